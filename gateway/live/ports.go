@@ -1,0 +1,32 @@
+package live
+
+import (
+	"context"
+	"time"
+
+	"omniroute/models"
+	"omniroute/models/catalog"
+	"omniroute/models/failure"
+	"omniroute/models/resilience"
+)
+
+// Pass is the right to one attempt, the relay's type of this name. Exactly one of its endings
+// is called exactly once.
+type Pass = interface {
+	// Connection is the connection as it is now: the plan's may have other credentials.
+	Connection() *catalog.ConnectionView
+	Succeeded(now time.Time)
+	Failed(v failure.Verdict, now time.Time)
+	// Abandoned ends an attempt that says nothing about the target: the client left, or we did.
+	Abandoned(now time.Time)
+}
+
+// ProbeClaimer makes a half-open breaker's probe exclusive across replicas by a
+// compare-and-set on the provider's row. Satisfied by models/store.
+type ProbeClaimer interface {
+	// ClaimProbe takes the probe of this opening for the lease. When another owner holds it,
+	// heldFor says for how long.
+	ClaimProbe(ctx context.Context, provider models.ProviderID, owner string, o resilience.Opening, lease time.Duration) (won bool, heldFor time.Duration, err error)
+	// ReleaseProbe frees the probe if owner holds it.
+	ReleaseProbe(ctx context.Context, provider models.ProviderID, owner string) error
+}

@@ -1,0 +1,26 @@
+-- The request log: one row per finished request. No foreign keys: a row outlives the key and
+-- the connection it names. The id is ours; what the client calls its request need not be unique.
+
+-- +goose Up
+CREATE TABLE requests (
+    id                TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
+    client_request_id TEXT    NOT NULL,
+    key_id            TEXT    NOT NULL,
+    asked             TEXT    NOT NULL,
+    served            TEXT    NOT NULL,
+    connection_id     TEXT    NOT NULL,
+    attempts          BIGINT  NOT NULL CHECK (attempts >= 0),
+    status            BIGINT  NOT NULL,
+    reason            TEXT    NOT NULL,
+    stream            BOOLEAN NOT NULL,
+    input_tokens      BIGINT  NOT NULL,
+    output_tokens     BIGINT  NOT NULL,
+    started_at        BIGINT  NOT NULL,
+    first_token_ms    BIGINT  NOT NULL,
+    total_ms          BIGINT  NOT NULL
+);
+CREATE INDEX requests_by_start ON requests (started_at);
+CREATE INDEX requests_by_client_id ON requests (client_request_id) WHERE client_request_id <> '';
+
+-- +goose Down
+DROP TABLE requests;
