@@ -35,7 +35,7 @@ func (r *run) plan(now time.Time) (routing.Plan, *models.Error) {
 		}
 		return routing.Plan{}, r.noTargets()
 	}
-	return routing.Order(r.strategy(), r.pool), nil
+	return r.order(r.pool, now), nil
 }
 
 // MayUse reports whether a key's allow-list names the route, by the name that was asked for
@@ -86,6 +86,11 @@ func (r *run) candidate(leg int, l *catalog.Leg, conn *catalog.ConnectionView, n
 
 func (r *run) isCombo() bool { return r.route.Combo != nil }
 
+// order has the route's strategy order candidates.
+func (r *run) order(candidates []routing.Candidate, now time.Time) routing.Plan {
+	return routing.Order(&routing.Query{Strategy: r.strategy(), Candidates: candidates, Now: now, Rand: r.rand})
+}
+
 func (r *run) strategy() string {
 	if !r.isCombo() {
 		return routing.Priority
@@ -126,7 +131,7 @@ func (r *run) planRetry(now time.Time) (routing.Plan, time.Duration) {
 		again = append(again, c)
 	}
 	r.retrying = true
-	return routing.Order(r.strategy(), again), r.spread(wait)
+	return r.order(again, now), r.spread(wait)
 }
 
 func contains(candidates []routing.Candidate, target models.Target) bool {

@@ -18,6 +18,11 @@ func candidate(conn models.ConnectionID, leg, priority int) Candidate {
 	}
 }
 
+// order asks for a plan with nothing but a strategy and candidates.
+func order(strategy string, cands []Candidate) Plan {
+	return Order(&Query{Strategy: strategy, Tuning: &Tuning{}, Candidates: cands})
+}
+
 func ranked(c Candidate, rank Rank) Candidate {
 	c.Rank = rank
 	return c
@@ -37,7 +42,7 @@ func walk(candidates []Candidate) []models.ConnectionID {
 }
 
 func TestPriorityWalksLegsInOrderAndConnectionsByPriorityThenID(t *testing.T) {
-	plan := Order(Priority, []Candidate{
+	plan := order(Priority, []Candidate{
 		candidate("b2", 1, 1), candidate("a3", 0, 2), candidate("a2", 0, 1), candidate("b1", 1, 0), candidate("a1", 0, 1),
 	})
 	require.Equal(t, []models.ConnectionID{"a1", "a2", "a3", "b1", "b2"}, walk(plan.Order))
@@ -45,7 +50,7 @@ func TestPriorityWalksLegsInOrderAndConnectionsByPriorityThenID(t *testing.T) {
 }
 
 func TestADegradedCandidateGoesBehindItsSiblingsButBeforeTheNextLeg(t *testing.T) {
-	plan := Order(Priority, []Candidate{
+	plan := order(Priority, []Candidate{
 		ranked(candidate("a1", 0, 0), RankDegraded), candidate("a2", 0, 9), candidate("a3", 0, 5),
 		ranked(candidate("a0", 0, 7), RankDegraded), candidate("b1", 1, 0),
 	})
@@ -53,7 +58,7 @@ func TestADegradedCandidateGoesBehindItsSiblingsButBeforeTheNextLeg(t *testing.T
 }
 
 func TestACandidateOnTrialGoesBehindEveryLegAndTheRestKeepsItsOrder(t *testing.T) {
-	plan := Order(Priority, []Candidate{
+	plan := order(Priority, []Candidate{
 		ranked(candidate("a1", 0, 0), RankTrial), candidate("b2", 1, 9), ranked(candidate("b1", 1, 0), RankDegraded),
 		ranked(candidate("c1", 2, 0), RankTrial), candidate("c2", 2, 0),
 	})
@@ -61,21 +66,21 @@ func TestACandidateOnTrialGoesBehindEveryLegAndTheRestKeepsItsOrder(t *testing.T
 }
 
 func TestExcludedCandidatesStayOutInCatalogOrder(t *testing.T) {
-	plan := Order(Priority, []Candidate{
+	plan := order(Priority, []Candidate{
 		excluded(candidate("a2", 0, 2), models.ReasonConnCooldown), candidate("a1", 0, 9), excluded(candidate("a0", 0, 0), models.ReasonCircuitOpen),
 	})
 	require.Equal(t, []models.ConnectionID{"a1"}, walk(plan.Order))
 	require.Equal(t, []models.ConnectionID{"a2", "a0"}, walk(plan.Excluded))
 	require.Equal(t, models.ReasonConnCooldown, plan.Excluded[0].Exclusion.Reason)
 
-	plan = Order(Priority, nil)
+	plan = order(Priority, nil)
 	require.Empty(t, plan.Order)
 	require.Empty(t, plan.Excluded)
 }
 
 func TestAnUnknownStrategyOrdersByPriority(t *testing.T) {
 	cands := []Candidate{candidate("a2", 0, 2), candidate("a1", 0, 1)}
-	require.Equal(t, Order(Priority, cands), Order("", cands))
+	require.Equal(t, order(Priority, cands), order("", cands))
 	require.Equal(t, []string{Priority}, Strategies())
 }
 
@@ -93,7 +98,7 @@ func TestAPlanIsAPermutationThatAnyReplicaWouldMake(t *testing.T) {
 			cands = append(cands, c)
 		}
 		given := slices.Clone(cands)
-		plan := Order(Priority, cands)
+		plan := order(Priority, cands)
 		require.Equal(t, given, cands, "the candidates are the caller's")
 		require.ElementsMatch(t, walk(cands), append(walk(plan.Order), walk(plan.Excluded)...))
 		for i, c := range plan.Order {
@@ -116,6 +121,6 @@ func TestAPlanIsAPermutationThatAnyReplicaWouldMake(t *testing.T) {
 			}
 		}
 		shuffled := rapid.Permutation(cands).Draw(t, "arrived")
-		require.Equal(t, plan.Order, Order(Priority, shuffled).Order)
+		require.Equal(t, plan.Order, order(Priority, shuffled).Order)
 	})
 }

@@ -1,0 +1,4 @@
+package routing
+
+// ResetWindowTuning says which windows of a quota count.
+type ResetWindowTuning struct{}
