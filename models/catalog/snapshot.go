@@ -72,6 +72,8 @@ type ConnectionView struct {
 	Renewable       bool      // it has a refresh token and its provider a token endpoint
 	TokenGeneration int64     // grows with every refresh
 	TokenExpiresAt  time.Time // of the access token; zero = unknown
+
+	Plan *QuotaPlan // nil = none was entered
 }
 
 // ModelView is one model at a provider.

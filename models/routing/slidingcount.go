@@ -31,18 +31,17 @@ func (c SlidingCount) Used(now time.Time, length time.Duration) float64 {
 func (c SlidingCount) Join(o SlidingCount) SlidingCount {
 	bucket := max(c.Bucket, o.Bucket)
 	c, o = c.at(bucket), o.at(bucket)
-	return SlidingCount{bucket, c.Previous + o.Previous, c.Current + o.Current}
+	return SlidingCount{Bucket: bucket, Previous: c.Previous + o.Previous, Current: c.Current + o.Current}
 }
 
 // at moves on to a bucket. A clock that was set back counts on in the one that ran.
 func (c SlidingCount) at(bucket int64) SlidingCount {
-	switch bucket - c.Bucket {
-	case 1:
-		return SlidingCount{bucket, c.Current, 0}
+	switch {
+	case bucket <= c.Bucket:
+		return c
+	case bucket == c.Bucket+1:
+		return SlidingCount{Bucket: bucket, Previous: c.Current}
 	default:
-		if bucket <= c.Bucket {
-			return c
-		}
 		return SlidingCount{Bucket: bucket}
 	}
 }
