@@ -438,3 +438,6 @@ func (p pass) Connection() *catalog.ConnectionView { return p.conn }
 func (pass) Succeeded(time.Time)                   {}
 func (pass) Failed(failure.Verdict, time.Time)     {}
 func (pass) Abandoned(time.Time)                   {}
+func (pass) FirstContent(time.Duration, time.Time) {}
+func (pass) Heard(http.Header, time.Time)          {}
+func (pass) Used(int64, time.Time)                 {}

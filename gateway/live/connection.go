@@ -18,6 +18,9 @@ type connection struct {
 	provider *provider
 	view     atomic.Pointer[catalog.ConnectionView]
 	slots    atomic.Int64 // attempts in flight
+	tracks   atomic.Pointer[tracks]
+	quota    quota
+	counts   planCounts
 	era      atomic.Int64 // of the view
 	// hot is what there is to look at, nil for a healthy connection: the one load that a healthy
 	// request pays.

@@ -50,6 +50,9 @@ type Live struct {
 	changing  sync.Mutex // one catalog or state change at a time
 	synced    bool       // all published states have been read once
 	releasing sync.WaitGroup
+
+	tracking sync.Mutex // one first attempt of a model through a connection at a time
+	tracked  int        // tracks there are, and some that went with their connection
 }
 
 // index finds the state of what the current catalog names. It is replaced as a whole; the

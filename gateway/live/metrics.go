@@ -19,6 +19,7 @@ type metrics struct {
 	openings        *prometheus.CounterVec
 	probes          *prometheus.CounterVec
 	lockoutsDropped prometheus.Counter
+	tracksForgotten prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, l *Live) *metrics {
@@ -32,9 +33,12 @@ func newMetrics(r prometheus.Registerer, l *Live) *metrics {
 		lockoutsDropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "omniroute_target_cooldowns_dropped_total", Help: "Running lockouts of models forgotten for lack of room.",
 		}),
+		tracksForgotten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "omniroute_target_statistics_dropped_total", Help: "Statistics of models on single connections forgotten for lack of room.",
+		}),
 	}
 	if r != nil {
-		r.MustRegister(m.openings, m.probes, m.lockoutsDropped, gauges{l})
+		r.MustRegister(m.openings, m.probes, m.lockoutsDropped, m.tracksForgotten, gauges{l})
 	}
 	return m
 }

@@ -28,8 +28,8 @@ type pass struct {
 // Connection is what the attempt is to be sent with.
 func (p *pass) Connection() *catalog.ConnectionView { return p.view }
 
-// Succeeded clears what the attempt has disproved. With nothing to clear it takes no lock and
-// sends nothing. An attempt of an older era, or with credentials that have been replaced, says
+// Succeeded clears what the attempt has disproved. With nothing to clear it takes no lock but that
+// of the target's statistics, for a few additions, and sends nothing. An attempt of an older era, or with credentials that have been replaced, says
 // nothing about the connection or its models, only about the provider.
 func (p *pass) Succeeded(now time.Time) {
 	if !p.end() {
@@ -39,6 +39,7 @@ func (p *pass) Succeeded(now time.Time) {
 		p.live.heedStep()
 		p.live.succeedConnection(p, now)
 	}
+	p.noteSuccess(now)
 	p.live.report(p, resilience.Result{Outcome: resilience.Succeeded}, now)
 	p.release()
 }
@@ -51,6 +52,7 @@ func (p *pass) Failed(v failure.Verdict, now time.Time) {
 		return
 	}
 	p.live.heedStep()
+	p.noteFailure(&v, now)
 	f := resilience.Failure{
 		At: millisecond(now), Dispatched: p.dispatched,
 		Reason: v.Reason, Status: v.UpstreamStatus, Terminal: v.Terminal, Fixed: v.Fixed, Hint: v.Hint,

@@ -53,7 +53,7 @@ func (a *attempt) answer(resp *http.Response) ending {
 	if kind != "" {
 		return a.fail(a.broken(kind, resp, body))
 	}
-	a.result.usage = usage
+	a.used(usage)
 	a.succeed()
 	a.w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	a.commit(jsonContentType)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"omniroute/gateway/dialect/openai"
 	"omniroute/models"
 	"omniroute/models/catalog"
 	"omniroute/models/failure"
@@ -31,6 +32,7 @@ type attempt struct {
 	candidate *routing.Candidate
 	conn      *catalog.ConnectionView
 	settled   settlement
+	sent      time.Time
 	dog       *watchdog
 	ctx       context.Context // ends with the client, a limit, a shutdown, or the attempt
 	parent    context.Context // ends with the client
@@ -60,7 +62,9 @@ func (r *run) attempt(parent context.Context, c *routing.Candidate) ending {
 	r.breaker.guard(a.dog.cancel)
 	defer r.breaker.guard(nil)
 
+	a.sent = time.Now()
 	resp, signal := a.send()
+	a.heard(resp, signal)
 	if signal != nil {
 		signal.Kind = a.orLimit(signal.Kind)
 		return a.fail(signal)
@@ -70,6 +74,28 @@ func (r *run) attempt(parent context.Context, c *routing.Candidate) ending {
 		return a.stream(resp)
 	}
 	return a.answer(resp)
+}
+
+// heard hands on what the headers of an answer say of limits, whatever the answer is.
+func (a *attempt) heard(resp *http.Response, signal *failure.Signal) {
+	h := http.Header(nil)
+	switch {
+	case resp != nil:
+		h = resp.Header
+	case signal != nil:
+		h = signal.Headers
+	}
+	if len(h) > 0 {
+		a.settled.pass.Heard(h, time.Now())
+	}
+}
+
+// used hands on what an answer took.
+func (a *attempt) used(usage openai.Usage) {
+	a.result.usage = usage
+	if usage.Known {
+		a.settled.pass.Used(usage.Input+usage.Output, time.Now())
+	}
 }
 
 // keptOut notes an exclusion that admission found after the plan was made.
@@ -179,7 +205,9 @@ func (a *attempt) succeed() {
 // commit sends the head of the answer: from here on nothing is tried elsewhere.
 func (a *attempt) commit(contentType string) {
 	a.committed = true
-	a.result.firstContent = time.Since(a.Started)
+	now := time.Now()
+	a.result.firstContent = now.Sub(a.Started)
+	a.settled.pass.FirstContent(now.Sub(a.sent), now)
 	a.result.served = a.candidate.Target
 	a.metrics.model(a.candidate.Target.Model).firstContent.Observe(a.result.firstContent.Seconds())
 	header := a.w.Header()

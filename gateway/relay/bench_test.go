@@ -103,3 +103,6 @@ func (p idlePass) Connection() *catalog.ConnectionView { return p.conn }
 func (idlePass) Succeeded(time.Time)                   {}
 func (idlePass) Failed(failure.Verdict, time.Time)     {}
 func (idlePass) Abandoned(time.Time)                   {}
+func (idlePass) FirstContent(time.Duration, time.Time) {}
+func (idlePass) Heard(http.Header, time.Time)          {}
+func (idlePass) Used(int64, time.Time)                 {}

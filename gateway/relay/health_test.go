@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ type pass struct {
 	target models.Target
 	ends   []string
 	last   failure.Verdict
+	first  []time.Duration
+	heard  []http.Header
+	tokens int64
 }
 
 func (h *health) Snapshot() *catalog.Snapshot {
@@ -77,6 +81,18 @@ func (p *pass) end(how string) {
 }
 
 func (p *pass) Connection() *catalog.ConnectionView { return p.conn }
+
+func (p *pass) FirstContent(after time.Duration, _ time.Time) {
+	p.learn(func() { p.first = append(p.first, after) })
+}
+func (p *pass) Heard(h http.Header, _ time.Time) { p.learn(func() { p.heard = append(p.heard, h) }) }
+func (p *pass) Used(tokens int64, _ time.Time)   { p.learn(func() { p.tokens += tokens }) }
+
+func (p *pass) learn(what func()) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	what()
+}
 
 func (p *pass) Succeeded(time.Time) { p.end("succeeded") }
 func (p *pass) Abandoned(time.Time) { p.end("abandoned") }

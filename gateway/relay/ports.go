@@ -28,6 +28,13 @@ type Health interface {
 type Pass = interface {
 	// Connection is the connection as it is now: the plan's may have other credentials.
 	Connection() *catalog.ConnectionView
+	// FirstContent tells how long the attempt took from being sent to the first content of its
+	// answer. It is no ending, and may come before or after one.
+	FirstContent(after time.Duration, now time.Time)
+	// Heard takes in what the headers of an answer, of whatever status, say of limits.
+	Heard(h http.Header, now time.Time)
+	// Used tells how many tokens the answer took, in and out.
+	Used(tokens int64, now time.Time)
 	Succeeded(now time.Time)
 	Failed(v failure.Verdict, now time.Time)
 	// Abandoned ends an attempt that says nothing about the target: the client left, or we did.

@@ -73,7 +73,7 @@ func (a *attempt) stream(resp *http.Response) ending {
 	}()
 	end := s.pump()
 	if a.committed {
-		a.result.usage = s.tap.Usage
+		a.used(s.tap.Usage)
 	}
 	return end
 }
