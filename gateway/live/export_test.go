@@ -22,3 +22,13 @@ func (l *Live) Patient() {
 		c.repeats.next = 0
 	}
 }
+
+// Tracks is how many pairs of a connection and a model are remembered.
+func (l *Live) Tracks() (n int) {
+	for _, c := range l.index.Load().connections {
+		if all := c.tracks.Load(); all != nil {
+			n += len(*all)
+		}
+	}
+	return n
+}
