@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -21,6 +23,9 @@ const (
 	requestTimeout = 8 * time.Second
 	// renewTimeout bounds a refresh of credentials, the wait for a worker included.
 	renewTimeout = 45 * time.Second
+	// againFirst and againLongest bound the pause before a request is sent again.
+	againFirst   = 20 * time.Millisecond
+	againLongest = 500 * time.Millisecond
 )
 
 // Reset begins a new, healthy era of a connection, whatever it was out for. Like the other
@@ -137,20 +142,18 @@ func (d *Durable) change(ctx context.Context, options client.StartWorkflowOption
 }
 
 // update sends a request to an entity's workflow, which is started when none runs, and waits
-// for the answer.
+// for the answer. What the server gave back untouched is sent again under the same id while
+// there is time.
 func (d *Durable) update(ctx context.Context, options client.StartWorkflowOptions, workflow string, start any, a ask, answer any) error {
-	handle, err := d.options.Client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: d.options.Client.NewWithStartWorkflowOperation(options, workflow, start),
-		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateID:     a.id,
-			UpdateName:   a.update,
-			Args:         []any{a.argument},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		},
-	})
-	if err == nil {
-		err = handle.Get(ctx, answer)
-	}
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := d.tryUpdate(ctx, options, workflow, start, a, answer)
+		if err != nil && !untouched(err) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(&backoff.ExponentialBackOff{
+		InitialInterval: againFirst, MaxInterval: againLongest, Multiplier: 2, RandomizationFactor: 0.5,
+	}), backoff.WithMaxElapsedTime(0))
 	if err == nil {
 		return nil
 	}
@@ -160,6 +163,33 @@ func (d *Durable) update(ctx context.Context, options client.StartWorkflowOption
 		return models.Errorf(models.CodeInvalidRequest, "%s", refused.Message()).WithCause(err)
 	}
 	return models.Errorf(models.CodeDurableUnavailable, "%s", unheard(refused)).WithCause(err)
+}
+
+func (d *Durable) tryUpdate(ctx context.Context, options client.StartWorkflowOptions, workflow string, start any, a ask, answer any) error {
+	handle, err := d.options.Client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		// Made anew each time: the SDK takes an operation once.
+		StartWorkflowOperation: d.options.Client.NewWithStartWorkflowOperation(options, workflow, start),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID:     a.id,
+			UpdateName:   a.update,
+			Args:         []any{a.argument},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return handle.Get(ctx, answer)
+}
+
+// untouched reports that a request has met a run at its very end. A signal that arrives while a
+// run hands over makes the server fail that workflow task, and every update that came along with
+// it is given back as "not ready"; one that meets a run which ends is given back as "not found".
+// The SDK repeats neither. Nothing was recorded of the request, which the next task or run takes.
+func untouched(err error) bool {
+	var notReady *serviceerror.WorkflowNotReady
+	var ended *serviceerror.NotFound
+	return errors.As(err, &notReady) || errors.As(err, &ended)
 }
 
 // unheard words why a request was not carried out.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"golang.org/x/sync/errgroup"
 
 	"omniroute/models"
 	"omniroute/models/catalog"
@@ -51,6 +52,34 @@ func TestAnEntityStaysSmallHoweverLongItLives(t *testing.T) {
 			require.NoError(t, replay(t, history))
 		}
 	}
+}
+
+// Signals that arrive while a run hands over make the server fail that task, and give back the
+// requests that came with it.
+func TestRequestsReachAWorkflowThatHandsOverUnderAHailOfSignals(t *testing.T) {
+	ctx, s := newTestStage(t)
+	id := s.connection()
+	first := failing(id, resilience.Connection{}, resilience.Failure{Hint: time.Hour})
+	hail, stop := context.WithCancel(ctx)
+	defer stop()
+	var senders errgroup.Group
+	for sender := range 3 {
+		senders.Go(func() error {
+			for i := 0; hail.Err() == nil; i++ {
+				hint := time.Hour + time.Duration(3*i+sender)*time.Second
+				if err := s.durable.Send(ctx, failing(id, first.Health, resilience.Failure{Hint: hint})); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for range 100 {
+		require.NoError(t, s.durable.EnableModels(ctx, id, resilience.KeysOf("gpt-x", "")))
+	}
+	stop()
+	require.NoError(t, senders.Wait())
+	require.Greater(t, len(s.runs(ctx, t, contract.ConnectionWorkflowID(id))), 10)
 }
 
 // live sends failures of a connection and of models on it, one after the other, with a request
