@@ -45,6 +45,7 @@ type Live struct {
 	index    atomic.Pointer[index]
 	feed     atomic.Pointer[FeedReport]
 	offset   atomic.Int64 // how far the shared clock is ahead of ours, in nanoseconds
+	memories atomic.Pointer[memories]
 	began    atomic.Int64 // when our uptime began, as our clock had it when it was last looked at
 
 	changing  sync.Mutex // one catalog or state change at a time
@@ -87,6 +88,7 @@ func New(options Options) *Live {
 	l.began.Store(l.origin())
 	l.snapshot.Store(&catalog.Snapshot{})
 	l.index.Store(&index{})
+	l.memories.Store(&memories{})
 	l.feed.Store(&FeedReport{})
 	l.metrics = newMetrics(options.Registerer, l)
 	return l
@@ -130,6 +132,7 @@ func (l *Live) CatalogChanged(snapshot *catalog.Snapshot) {
 		}
 	}
 	gone := renamedFamilies(l.snapshot.Load(), snapshot)
+	l.memories.Store(remembering(*l.memories.Load(), snapshot))
 	// The index first: whoever sees the new catalog must find what it names.
 	l.index.Store(next)
 	l.snapshot.Store(snapshot)
