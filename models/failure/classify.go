@@ -41,6 +41,7 @@ type facts struct {
 	status   int          // the same, or what the provider means by it
 	restated *restatement // the rule that says so; nil when none does
 	hint     time.Duration
+	asked    time.Duration // the hint as the upstream gave it, before any cap
 }
 
 func observe(s Signal, now time.Time) *facts {
@@ -60,7 +61,7 @@ func observe(s Signal, now time.Time) *facts {
 	if f.restated = s.Rules.restatement(f); f.restated != nil {
 		f.status = f.restated.to
 	}
-	f.hint, _ = hintOf(f.status, s.Headers, root, prose(&f.upstreamError, root, s.Body), now)
+	f.hint, f.asked, _ = hintOf(f.status, s.Headers, root, prose(&f.upstreamError, root, s.Body), now)
 	return f
 }
 

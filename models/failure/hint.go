@@ -26,11 +26,11 @@ const (
 // hintOf finds how long the upstream asks to stay away: in headers first, then in fields of the
 // JSON body, then in the words of its message, which said holds. A wait that is zero, past or
 // nonsense is absent, and the next source is asked. The wait is capped by its source and by the
-// status; it is 0 when there is none.
-func hintOf(status int, h http.Header, root []byte, said string, now time.Time) (time.Duration, hintSource) {
-	wait, source := firstHint(status, h, root, said, now)
-	if wait <= 0 {
-		return 0, hintNone
+// status, and asked is what it was before; both are 0 when there is none.
+func hintOf(status int, h http.Header, root []byte, said string, now time.Time) (wait, asked time.Duration, source hintSource) {
+	asked, source = firstHint(status, h, root, said, now)
+	if asked <= 0 {
+		return 0, 0, hintNone
 	}
 	most := proseCap
 	if source == hintHeader || source == hintRetryInfo {
@@ -39,7 +39,7 @@ func hintOf(status int, h http.Header, root []byte, said string, now time.Time) 
 	if status >= 500 {
 		most = min(most, serverErrorCap)
 	}
-	return min(wait, most), source
+	return min(asked, most), asked, source
 }
 
 func firstHint(status int, h http.Header, root []byte, said string, now time.Time) (time.Duration, hintSource) {

@@ -86,6 +86,9 @@ func TestEveryFormOfAHeader(t *testing.T) {
 		{name: "asctime date", headers: retryAfter("Sun Mar  1 12:00:09 2026"), want: 9 * time.Second, source: hintHeader},
 		{name: "date a year ahead", headers: retryAfter("Mon, 01 Mar 2027 12:00:00 GMT"), want: 24 * time.Hour, source: hintHeader},
 		{name: "duration", headers: retryAfter("2m30s"), want: 150 * time.Second, source: hintHeader},
+		{name: "seconds with their unit", headers: retryAfter("60s"), want: time.Minute, source: hintHeader},
+		{name: "minutes", headers: retryAfter("5m"), want: 5 * time.Minute, source: hintHeader},
+		{name: "hours", headers: retryAfter("2h"), want: 2 * time.Hour, source: hintHeader},
 		{name: "an instant where a wait belongs", headers: retryAfter(epoch(40 * time.Second)), want: 40 * time.Second, source: hintHeader},
 		{name: "that instant past", headers: retryAfter(epoch(-40 * time.Second))},
 		{name: "a wait of 32 years", headers: retryAfter("1000000000"), want: 24 * time.Hour, source: hintHeader},
@@ -207,6 +210,10 @@ func TestEveryFieldOfABody(t *testing.T) {
 		{name: "in Google's array", body: "[" + delay(`"8s"`) + "]", want: 8 * time.Second, source: hintRetryInfo},
 		{name: "details that are no list", body: `{"error":{"details":"none"}}`},
 		{name: "retryAfterMs at the root", body: `{"retryAfterMs":1200}`, want: 1200 * time.Millisecond, source: hintBody},
+		{name: "retry_after_ms as text", body: `{"error":{"retry_after_ms":"45000"}}`, want: 45 * time.Second, source: hintBody},
+		{name: "retryAfter as a number", body: `{"retryAfter":12}`, want: 12 * time.Second, source: hintBody},
+		{name: "hours of RetryInfo", body: delay(`"2h"`), want: 2 * time.Hour, source: hintRetryInfo},
+		{name: "details at the root", body: `{"details":[{"@type":"google.rpc.RetryInfo","retryDelay":"9s"}]}`, want: 9 * time.Second, source: hintRetryInfo},
 		{name: "retry_after seconds", body: `{"error":{"retry_after":7.5}}`, want: 7500 * time.Millisecond, source: hintBody},
 		{name: "retry_after as text", body: `{"retry_after":"7"}`, want: 7 * time.Second, source: hintBody},
 		{name: "retryAfter as a date", body: `{"error":{"retryAfter":"2026-03-01T12:00:30.250Z"}}`, want: 30250 * time.Millisecond, source: hintBody},
@@ -243,6 +250,8 @@ func TestEveryWordingOfAMessage(t *testing.T) {
 		{"Resets in 2h7m23s", 30 * time.Minute},
 		{"Resets in 164h27m24s", 30 * time.Minute},
 		{"Resets in 2400h", 30 * time.Minute},
+		{"Resets in 999999h", 30 * time.Minute},
+		{"Resets in 1 day", 30 * time.Minute},
 		{"will reset after 45m", 30 * time.Minute},
 		{"Reset in 45m", 30 * time.Minute},
 		{"Retry-After: 20 seconds", 20 * time.Second},
@@ -301,7 +310,8 @@ func hintIn(status int, h http.Header, body []byte, now time.Time) (time.Duratio
 	root := object(body)
 	var e upstreamError
 	e.parse(root)
-	return hintOf(status, h, root, prose(&e, root, body), now)
+	wait, _, source := hintOf(status, h, root, prose(&e, root, body), now)
+	return wait, source
 }
 
 func FuzzHint(f *testing.F) {

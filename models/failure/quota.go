@@ -19,9 +19,10 @@ var dailyReset = map[string]int{"cloudflare-ai": 0, "openrouter": 0, "moonshot":
 // a rate limit, whatever its text says.
 const soonestQuota = time.Hour
 
-// orMoment makes a rate limit of a quota that is back in a moment.
+// orMoment makes a rate limit of a quota that is back in a moment. What was asked for counts:
+// days are no moment, however little of them is believed.
 func orMoment(f *facts, v *Verdict) {
-	if f.status == http.StatusTooManyRequests && f.hint > 0 && f.hint < soonestQuota {
+	if f.status == http.StatusTooManyRequests && f.hint > 0 && f.asked < soonestQuota {
 		v.Reason, v.Fixed, v.Message = models.ReasonRateLimited, 0, sayRate
 	}
 }

@@ -63,6 +63,10 @@ func TestADeclaredWaitCountsWhereARuleNamesNone(t *testing.T) {
 	require.Equal(t, 2*time.Minute, v.Fixed)
 	s = from("opencode-go", models.ClassAPIKey, 429, said("Monthly usage limit reached. Resets in 12 days"))
 	require.Equal(t, 24*time.Hour, Classify(s, noon).Fixed, "nothing is out for longer than a day")
+	for text, want := range map[string]time.Duration{"40 seconds": 40 * time.Second, "5 minutes": 5 * time.Minute, "1 hour": time.Hour, "1 day": 24 * time.Hour} {
+		s = from("opencode-go", models.ClassAPIKey, 429, said("Monthly usage limit reached. Resets in "+text))
+		require.Equal(t, want, Classify(s, noon).Fixed, text)
+	}
 }
 
 func TestAnOperatorsRuleIsAskedBeforeAllOthersAtEveryStatus(t *testing.T) {

@@ -44,7 +44,7 @@ func TestTheKnownVectorsOfClassification(t *testing.T) {
 		"Google's rate limit":            {from("", "", 429, said("Resource has been exhausted (e.g. check quota).")), models.ReasonRateLimited, none, true},
 		"Google's rate limit, at Google": {from("gemini", key, 429, said("Resource has been exhausted (e.g. check quota).")), models.ReasonRateLimited, none, true},
 		// The declared 592044 s are in prose, which is believed for half an hour.
-		"an individual quota":          {from("antigravity", oauth, 429, said("Individual quota reached. Contact your administrator. Resets in 164h27m24s.")), models.ReasonRateLimited, none, true},
+		"an individual quota":          {from("antigravity", oauth, 429, said("Individual quota reached. Contact your administrator. Resets in 164h27m24s.")), models.ReasonQuotaExhausted, none, true},
 		"an hour's quota behind a 402": {from("openai", key, 402, said("hour quota has been exceeded")), models.ReasonQuotaExhausted, none, true},
 		"an hour's quota behind a 403": {from("openai", key, 403, said("hour quota has been exceeded")), models.ReasonQuotaExhausted, none, true},
 		"a bad request":                {from("openai", key, 400, said("bad request payload")), models.ReasonInvalidRequest, none, false},

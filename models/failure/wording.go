@@ -137,10 +137,10 @@ var creditWords = words(
 		"insufficient_g1_credits_balance", "exceeded_current_quota_error",
 	},
 	like(`\b(insufficient_quota|billing_hard_limit_reached|insufficient_balance|insufficient_g1_credits_balance)\b`, "_"),
-	like(`\b(credits exhausted|out of credits|exhausted (all )?your credits|enable overages)\b`, "credits", "overages"),
+	like(`\b(credits? (has been |have been |is |are )?exhausted|out of credits|exhausted (all )?your credits|enable overages)\b`, "credit", "overages"),
 	like(`\binsufficient (account |credit )?(balance|credits?|quota)\b`, "insufficient"),
 	like(`\busage balance (has been )?exhausted\b`, "usage balance"),
-	like(`\bbilling (hard |spending )?(cap|limit)\b.{0,40}\b(reached|exceeded)\b`, "billing"),
+	like(`\b(billing (hard |spending )?|spending |usage hard )(cap|limit)\b.{0,40}\b(reached|exceeded)\b`, "billing", "spending", "usage hard"),
 	like(`额度不足`, "额度不足"),
 )
 
@@ -178,7 +178,7 @@ var periodWords = words(
 	like(`\b`+periodName+` (\w+ ){0,2}`+limitNoun+`\b.{0,80}\b`+reachedWord, periods...),
 	like(`\b`+reachedWord+` (your |the |its )?(\w+ )?`+periodName+` (\w+ ){0,2}`+limitNoun+`\b`, periods...),
 	like(`\blimit\b.{0,60}\b(per[- ]day|tpd|rpd)\b`, "per day", "per-day", "tpd", "rpd"),
-	like(`\bper day\b.{0,20}\b`+limitNoun+`\b.{0,60}\b`+reachedWord, "per day"),
+	like(`\bper (day|month)\b.{0,20}\b`+limitNoun+`\b.{0,60}\b`+reachedWord, "per day", "per month"),
 	like(`\btpd rate limit\b`, "tpd"),
 	like(`\bdaily free allocation\b`, "free allocation"),
 	like(`额度已用[尽完]`, "额度"), like(`限额将在.*重置`, "限额"), like(`[使调]用上限`, "上限"),
@@ -204,6 +204,7 @@ var quotaWords = words(
 	like(`\bhave exhausted (their|your) (quota|capacity)\b`, "have exhausted"),
 	like(`\bquota will reset\b`, "quota will reset"),
 	like(`\bresource has been exhausted\b.{0,80}\breset after\b`, "resource has been exhausted"),
+	like(`\btier has been exhausted\b`, "tier has been exhausted"),
 ).given("quota", "exhausted")
 
 // otherWords say so, or that money is missing, in ways that a plain 429 of an account that pays
@@ -228,9 +229,10 @@ var freeTierWords = words([]string{"allocationquota.freetieronly"}, like(`\bfree
 // tooMany says that requests come too fast, before it says anything else.
 var tooMany = words(
 	[]string{"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "rate_limited"},
-	like(`^(\w+ )?rate limit (reached|exceeded)\b`, "rate limit"),
+	like(`^(\w+ )?rate[ _-]?limit (reached|exceeded)\b`, "limit"),
 	like(`^(error: )?too many requests\b`, "too many requests"),
-	like(`请求过于频繁|请求频率`, "请求"),
+	like(`\bhigh-frequency\b.{0,60}\bnon-compliant\b`, "high-frequency"),
+	like(`频繁|请求频率|频率(过高|过快|超)`, "频"),
 )
 
 // crowdedWords say that a model has no capacity now, which says nothing about the provider.
@@ -252,11 +254,13 @@ var modelCodes = words([]string{"model_not_found", "deployment_not_found", "depl
 var modelPhrases = words(
 	[]string{"not_found_error"},
 	like(`\bmodel\b.{0,120}\b(does not exist|not found|not available|is not supported|not accessible)\b`, "model"),
-	like(`\b(do not|don't|does not|doesn't) have (access|permission) to\b.{0,40}\bmodel\b`, "model"),
+	like(`\b(do not|don't|does not|doesn't) have (access|permission) (to|for)\b.{0,40}\bmodel\b`, "model"),
+	like(`\bno (access|permission) (to|for)\b.{0,40}\bmodel\b`, "model"),
 	like(`\b(invalid|unknown|unsupported) model\b`, "model"),
 	like(`\bunknown provider for model\b`, "unknown provider"),
 	like(`\bplease select a different model\b`, "different model"),
-	like(`\baccess denied\b.{0,40}\bmodel\b`, "access denied"),
+	like(`\baccess (is |was )?denied\b.{0,40}\bmodel\b`, "denied"),
+	like(`\b(access to (the |this )?model\b.{0,40}|model\b.{0,60}\baccess (is |was )?)denied\b`, "denied"),
 	like(`无权访问模型`, "模型"),
 ).given("model", "模型")
 

@@ -162,6 +162,9 @@ func TestALongerHintExtendsAndAShorterOneNeverShortens(t *testing.T) {
 
 	ignored(t, c, hinted(time.Second, 10*time.Second), apiKey)
 	ignored(t, c, hinted(time.Second, 29*time.Second), apiKey)
+	guess := rateLimited(after(2 * time.Second))
+	guess.Dispatched, guess.Status, guess.Reason = after(-time.Second), 503, models.ReasonServerError
+	ignored(t, c, guess, apiKey)
 
 	c = fail(t, c, hinted(time.Second, 60*time.Second), apiKey)
 	require.Equal(t, after(61*time.Second), c.Until)
@@ -200,6 +203,17 @@ func TestAHintIsTakenExactlyAndAGuessIsJittered(t *testing.T) {
 			require.Equal(t, c.want, fail(t, Cooldown{}, f, apiKey).Until.Sub(noon))
 		})
 	}
+	t.Run("a hint after failures in a row", func(t *testing.T) {
+		var c Cooldown
+		now := noon
+		for range 3 {
+			c = fail(t, c, rateLimited(now), apiKey)
+			now = c.Until
+		}
+		f := rateLimited(now)
+		f.Hint, f.Jitter = 2*time.Minute, 1
+		require.Equal(t, 2*time.Minute, fail(t, c, f, apiKey).Until.Sub(now), "at no level is it scaled")
+	})
 	t.Run("hints switched off", func(t *testing.T) {
 		p := apiKey
 		p.UseHints = false
