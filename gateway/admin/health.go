@@ -69,6 +69,8 @@ type CatalogHealth struct {
 	Models      int   `json:"models"`
 	Combos      int   `json:"combos"`
 	APIKeys     int   `json:"apiKeys"`
+	// Warnings are about what is allowed and probably not meant, such as a target that no model fits.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // FeedHealth says whether changes reach this replica. LagSeconds is how long they have not.
@@ -149,6 +151,7 @@ func (s *Service) Health() Health {
 		Catalog: CatalogHealth{
 			Revision: snapshot.Revision, Providers: len(snapshot.Providers), Connections: len(snapshot.Connections),
 			Models: len(snapshot.Models), Combos: len(snapshot.Combos), APIKeys: len(snapshot.Keys),
+			Warnings: snapshot.Warnings,
 		},
 		Feed:     FeedHealth{FeedReport: report.Feed},
 		Outbox:   OutboxHealth{Pending: out.Pending, OldestSeconds: out.OldestAge.Seconds(), Degraded: out.Degraded},

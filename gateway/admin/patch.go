@@ -163,6 +163,13 @@ func (f *fitting) value(t reflect.Type, tree any, at string, removable bool) {
 		if _, ok := tree.(bool); !ok {
 			f.bad(at, "must be true or false, not %s", kindOf(tree))
 		}
+	case reflect.Float64:
+		number, ok := tree.(json.Number)
+		if !ok {
+			f.bad(at, "must be a number, not %s", kindOf(tree))
+		} else if _, err := number.Float64(); err != nil {
+			f.bad(at, "must be a number, not %.40s", number)
+		}
 	default:
 		number, ok := tree.(json.Number)
 		if !ok {

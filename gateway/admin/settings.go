@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -125,6 +126,14 @@ func (s *Service) changeSettings(ctx context.Context, actor string, v settingsVi
 		}
 		return changed, nil
 	})
+	var dangling *catalog.DocumentError
+	if errors.As(err, &dangling) {
+		var problems []fieldProblem
+		for _, p := range dangling.Problems {
+			problems = append(problems, fieldProblem{strings.TrimPrefix(p.Path, prefixOf(v.section)), p.Message})
+		}
+		return nil, refusedFields(problems)
+	}
 	if err != nil {
 		return nil, databaseError(err)
 	}

@@ -42,7 +42,7 @@ func (e *edge) getModel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, err := url.PathUnescape(mux.Vars(r)["id"])
-	route := snapshot.Routes[name]
+	route := snapshot.Resolve(name)
 	if err != nil || route == nil || !visible(key, name, route) {
 		hint := ""
 		if near := snapshot.Near(name, key.Models); len(near) > 0 {
@@ -62,9 +62,17 @@ func visible(key *catalog.KeyView, name string, route *catalog.Route) bool {
 	if key.Connections == nil {
 		return true
 	}
+	return served(route, key.Connections)
+}
+
+// served reports whether any of the connections is behind a route.
+func served(route *catalog.Route, allowed map[models.ConnectionID]bool) bool {
 	for _, leg := range route.Legs {
+		if leg.Combo != nil && served(leg.Combo.Route, allowed) {
+			return true
+		}
 		for _, conn := range leg.Connections {
-			if key.Connections[conn.ID] {
+			if allowed[conn.ID] {
 				return true
 			}
 		}

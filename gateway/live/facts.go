@@ -43,7 +43,7 @@ type tracks = map[string]*track
 func (l *Live) Facts(conn *catalog.ConnectionView, model *catalog.ModelView, now time.Time, f *routing.Facts) {
 	*f = routing.Facts{
 		MaxConcurrent: conn.MaxConcurrent, Quality: -1,
-		Price: priceOf(model), ContextWindow: model.ContextWindow, Capabilities: model.Capabilities,
+		Price: model.Price, ContextWindow: model.ContextWindow, Capabilities: model.Capabilities,
 		Class: conn.Provider.Class,
 	}
 	if conn.Plan != nil {
@@ -60,11 +60,6 @@ func (l *Live) Facts(conn *catalog.ConnectionView, model *catalog.ModelView, now
 		t.fill(f, now)
 	}
 	f.Quota, f.Exhausted = c.quotas(t, conn.Plan, now)
-}
-
-// priceOf is what a model costs. One without a price is unknown, not free.
-func priceOf(m *catalog.ModelView) routing.Price {
-	return routing.Price{Input: m.PriceInput, Output: m.PriceOutput, Known: m.PriceInput > 0 || m.PriceOutput > 0}
 }
 
 // fill tells what this replica and the others have seen together.

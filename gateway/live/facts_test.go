@@ -34,7 +34,7 @@ func empty() failure.Verdict {
 func TestFactsAreWhatTheCatalogSaysAndNothingElseBeforeTheFirstAttempt(t *testing.T) {
 	r := alone(t, 1)
 	r.conn(1).MaxConcurrent, r.conn(1).Plan = 4, &catalog.QuotaPlan{Tier: "pro"}
-	model := &catalog.ModelView{Ref: gpt, ContextWindow: 128_000, PriceInput: 2.5, PriceOutput: 10, Capabilities: []string{"tools"}}
+	model := &catalog.ModelView{Ref: gpt, ContextWindow: 128_000, Price: routing.Price{Input: 2.5, Output: 10, Known: true}, Capabilities: []string{"tools"}}
 
 	f := routing.Facts{Samples: 7, Latency: time.Second, Exhausted: true}
 	r.Facts(r.conn(1), model, r.now(), &f)

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -169,8 +170,11 @@ func newHealth() *health {
 	q := provider("q", "n", "d1")
 	provider("lonely", "x")
 	combo := func(name string, retries int, legs ...catalog.Leg) {
-		view := &catalog.ComboView{Name: name, Strategy: "priority", Config: catalog.ComboConfig{MaxRetries: &retries}}
-		view.Route = &catalog.Route{Name: name, Combo: view, Legs: legs}
+		view := &catalog.ComboView{Name: name, Strategy: "priority"}
+		view.Route = &catalog.Route{Name: name, Combo: view, Legs: slices.Clone(legs)}
+		for i := range view.Route.Legs {
+			view.Route.Legs[i].Policy.Retries = retries
+		}
 		s.Combos[name], s.Routes[name] = view, view.Route
 		s.Names = append(s.Names, name)
 	}

@@ -20,8 +20,8 @@ func (r *run) plan(now time.Time) (routing.Plan, *models.Error) {
 	r.begun, r.spent, r.retrying = len(r.trials), spent{}, false
 	r.limits = r.snapshot.Settings.Limits.Effective()
 	r.limits.MaxAttempts = max(1, r.limits.MaxAttempts)
-	route, known := r.snapshot.Routes[r.Chat.Model]
-	if !known {
+	route := r.snapshot.Resolve(r.Chat.Model)
+	if route == nil {
 		return routing.Plan{}, r.unknownModel()
 	}
 	if !MayUse(r.Key, r.Chat.Model, route) {
@@ -73,6 +73,7 @@ func (r *run) candidate(leg int, l *catalog.Leg, conn *catalog.ConnectionView, n
 		Target:   models.Target{Connection: conn.ID, Model: l.Model.Ref},
 		Name:     string(conn.ID),
 		Leg:      leg,
+		Key:      l.Key,
 		Priority: conn.Priority,
 		Weight:   l.Weight,
 	}
@@ -98,12 +99,13 @@ func (r *run) strategy() string {
 	return r.route.Combo.Strategy
 }
 
-// retries is how often each target of the request's combo may be tried again.
+// retries is how often the targets of the request's combo may be tried again.
 func (r *run) retries() int {
-	if !r.isCombo() || r.route.Combo.Config.MaxRetries == nil {
-		return 0
+	most := 0
+	for i := range r.route.Legs {
+		most = max(most, r.route.Legs[i].Policy.Retries)
 	}
-	return *r.route.Combo.Config.MaxRetries
+	return most
 }
 
 // planRetry plans another walk over targets that failed in a way that may pass, and says how

@@ -116,10 +116,10 @@ func TestAFamilysLimitSpendsItsSiblingsOnTheConnection(t *testing.T) {
 					return m
 				}
 				m1, m2 := model("m", c.families[0]), model("m2", c.families[1])
-				retries := 1
-				combo := &catalog.ComboView{Name: "kin", Strategy: "priority", Config: catalog.ComboConfig{MaxRetries: &retries}}
+				once := catalog.TargetPolicy{Retries: 1}
+				combo := &catalog.ComboView{Name: "kin", Strategy: "priority"}
 				combo.Route = &catalog.Route{Name: "kin", Combo: combo, Legs: []catalog.Leg{
-					{Model: m1, Connections: p.Connections[:1]}, {Model: m2, Connections: p.Connections[:2]},
+					{Model: m1, Connections: p.Connections[:1], Policy: once}, {Model: m2, Connections: p.Connections[:2], Policy: once},
 				}}
 				s.Routes["kin"] = combo.Route
 				s.Connections["c1"].PerModelQuota = c.perModel

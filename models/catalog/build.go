@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"sort"
 
 	"omniroute/models"
@@ -20,7 +19,7 @@ type Environment struct {
 // BuildSnapshot works out what the hot path reads from the stored catalog: indexes, effective
 // settings, and every name a client may call.
 func BuildSnapshot(s *Stored, e Environment) *Snapshot {
-	b := &builder{stored: s, environment: e, families: map[models.ProviderID]families{}, snapshot: &Snapshot{
+	b := &builder{stored: s, environment: e, universe: newUniverse(&s.Document), families: map[models.ProviderID]families{}, snapshot: &Snapshot{
 		Revision:    s.Revision,
 		Providers:   make(map[models.ProviderID]*ProviderView, len(s.Providers)),
 		Connections: make(map[models.ConnectionID]*ConnectionView, len(s.Connections)),
@@ -34,6 +33,9 @@ func BuildSnapshot(s *Stored, e Environment) *Snapshot {
 	b.connections()
 	b.models()
 	b.combos()
+	b.virtualCombos()
+	b.mappings()
+	b.emergency()
 	b.keys()
 	sort.Strings(b.snapshot.Names)
 	return b.snapshot
@@ -42,12 +44,15 @@ func BuildSnapshot(s *Stored, e Environment) *Snapshot {
 type builder struct {
 	stored      *Stored
 	environment Environment
+	universe    *universe
+	expander    *expander
 	snapshot    *Snapshot
 	families    map[models.ProviderID]families
 }
 
 func (b *builder) settings() {
 	b.snapshot.Settings = b.stored.Settings.Over(b.environment)
+	b.expander = b.universe.expander()
 }
 
 // models also routes each model by its full name, and by its bare id where only one
@@ -64,13 +69,13 @@ func (b *builder) models() {
 			Ref:           ref,
 			Family:        b.families[m.Provider].of(m.ID),
 			ContextWindow: m.ContextWindow,
-			PriceInput:    m.Price.Input,
-			PriceOutput:   m.Price.Output,
+			MaxOutput:     m.MaxOutput,
+			Price:         m.Price.known(),
 			Capabilities:  m.Capabilities,
 			CreatedAt:     b.stored.ModelsCreated[ref],
 		}
 		b.snapshot.Models[ref] = view
-		route := &Route{Name: ref.String(), Legs: []Leg{{Model: view, Connections: provider.Connections}}}
+		route := &Route{Name: ref.String(), Legs: []Leg{b.plainLeg(view)}}
 		b.snapshot.Routes[route.Name] = route
 		b.snapshot.Names = append(b.snapshot.Names, route.Name)
 		bare[m.ID] = append(bare[m.ID], route)
@@ -83,32 +88,9 @@ func (b *builder) models() {
 	}
 }
 
-// combos come last: a combo's name wins over a model's.
-func (b *builder) combos() {
-	for _, c := range b.stored.Combos {
-		combo := &ComboView{Name: c.Name, Strategy: c.Strategy, Config: c.Config}
-		combo.Route = &Route{Name: c.Name, Combo: combo}
-		for _, target := range c.Targets {
-			ref, _ := models.ParseModelRef(target.Model)
-			model := b.snapshot.Models[ref]
-			if model == nil {
-				continue
-			}
-			leg := Leg{Model: model, Connections: b.snapshot.Providers[ref.Provider].Connections, Weight: target.Weight}
-			if target.Connection != "" {
-				leg.Connections = nil
-				if pinned := b.snapshot.Connections[target.Connection]; pinned != nil {
-					leg.Connections = []*ConnectionView{pinned}
-				}
-			}
-			combo.Route.Legs = append(combo.Route.Legs, leg)
-		}
-		b.snapshot.Combos[c.Name] = combo
-		if _, taken := b.snapshot.Routes[c.Name]; !taken || !slices.Contains(b.snapshot.Names, c.Name) {
-			b.snapshot.Names = append(b.snapshot.Names, c.Name)
-		}
-		b.snapshot.Routes[c.Name] = combo.Route
-	}
+// plainLeg is the one leg of a plain model.
+func (b *builder) plainLeg(m *ModelView) Leg {
+	return Leg{Key: m.Ref.String(), Model: m, Connections: b.snapshot.Providers[m.Ref.Provider].Connections}
 }
 
 func (b *builder) keys() {

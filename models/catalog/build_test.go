@@ -106,7 +106,7 @@ apiKeys:
   - {name: free, key: "33333333333333333333333333333333", allowedModels: [], allowedConnections: [a-1]}`)
 
 	require.Equal(t, map[string]bool{"only-a": true, "a/only-a": true}, s.Keys[hash("11111111111111111111111111111111")].Models)
-	require.Equal(t, map[string]bool{"only-a": true, "a/only-a": true, "mix": true}, s.Keys[hash("22222222222222222222222222222222")].Models)
+	require.Equal(t, map[string]bool{"only-a": true, "a/only-a": true, "mix": true, "combo/mix": true}, s.Keys[hash("22222222222222222222222222222222")].Models)
 	free := s.Keys[hash("33333333333333333333333333333333")]
 	require.Nil(t, free.Models, "an empty list allows all")
 	require.Equal(t, map[models.ConnectionID]bool{"a-1": true}, free.Connections)

@@ -10,7 +10,6 @@ import (
 
 	"omniroute/models"
 	"omniroute/models/resilience"
-	"omniroute/models/routing"
 )
 
 // Bounds and defaults of a catalog file.
@@ -20,10 +19,8 @@ const (
 
 	maxPriority      = 100_000
 	maxConcurrent    = 100_000
-	maxTargets       = 200
-	maxWeight        = 1_000
-	maxComboRetries  = 10
 	maxContextWindow = 1_000_000_000
+	maxPrice         = 1_000_000_000
 	maxNameLength    = 200
 	maxModelLength   = 300
 	minKeyLength     = 32 // as secrets.MinAPIKeyLength
@@ -109,6 +106,9 @@ func (c *checker) connections() {
 				c.doc.Connections[i].Proxy.Secret = NewSecret(usualProxy(conn.Proxy.Reveal()))
 			}
 		}
+		if conn.Plan != nil {
+			c.plan(at+".plan", conn.Plan)
+		}
 		if conn.LocalAddress != "" {
 			c.doc.Connections[i].LocalAddress = c.localAddress(at+".localAddress", conn.LocalAddress)
 		}
@@ -127,60 +127,16 @@ func (c *checker) models() {
 			c.once(at+".id", models.ModelRef{Provider: m.Provider, Model: m.ID}.String(), seen)
 		}
 		c.between(at+".contextWindow", int64(m.ContextWindow), 0, maxContextWindow)
-		for field, price := range map[string]float64{"input": m.Price.Input, "output": m.Price.Output} {
-			if price < 0 {
-				c.bad(at+".price."+field, "must not be negative")
-			}
+		c.between(at+".maxOutput", int64(m.MaxOutput), 0, maxContextWindow)
+		if m.Price != nil {
+			c.within(at+".price.input", m.Price.Input, 0, maxPrice)
+			c.within(at+".price.output", m.Price.Output, 0, maxPrice)
 		}
 		for j, capability := range m.Capabilities {
 			if path := fmt.Sprintf("%s.capabilities[%d]", at, j); c.decoded(path) && !capabilityPattern.MatchString(capability) {
 				c.bad(path, "must be a lower-case word such as tools or vision")
 			}
 		}
-	}
-}
-
-func (c *checker) combos() {
-	seen := map[string]string{}
-	for i, combo := range c.doc.Combos {
-		at := fmt.Sprintf("combos[%d]", i)
-		if c.required(at+".name", combo.Name) {
-			if !comboPattern.MatchString(combo.Name) {
-				c.bad(at+".name", "must be 1 to 100 letters, digits, spaces or any of _ / . - [ ]")
-			}
-			c.once(at+".name", combo.Name, seen)
-		}
-		c.oneOf(at+".strategy", combo.Strategy, routing.Strategies())
-		if retries := combo.Config.MaxRetries; retries != nil {
-			c.between(at+".config.maxRetries", int64(*retries), 0, maxComboRetries)
-		}
-		c.targets(at+".targets", combo.Targets)
-	}
-}
-
-func (c *checker) targets(at string, targets []DocTarget) {
-	switch {
-	case !c.decoded(at):
-		return
-	case len(targets) == 0:
-		c.bad(at, "a combo needs at least one target")
-	case len(targets) > maxTargets:
-		c.bad(at, "a combo has at most %d targets, this one has %d", maxTargets, len(targets))
-	}
-	seen := map[string]string{}
-	for i, target := range targets {
-		path := fmt.Sprintf("%s[%d]", at, i)
-		if c.required(path+".model", target.Model) {
-			if _, ok := models.ParseModelRef(target.Model); !ok {
-				c.bad(path+".model", "must be written provider/model")
-			}
-			name := target.Model
-			if target.Connection != "" {
-				name += " on " + string(target.Connection)
-			}
-			c.once(path, name, seen)
-		}
-		c.between(path+".weight", int64(target.Weight), 0, maxWeight)
 	}
 }
 

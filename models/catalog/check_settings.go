@@ -96,6 +96,7 @@ func (c *checker) settings(at string, s *DocSettings, defaults resilience.Settin
 	}
 	c.count(at+"customBannedSignals", len(s.CustomBannedSignals), 0, maxSignals)
 	c.texts(at+"customBannedSignals", s.CustomBannedSignals)
+	c.comboSettings(at, s)
 }
 
 // rulesIn checks the names and the number of the rules of a section and yields each with its
@@ -144,6 +145,11 @@ func (s *DocSettings) strangers(providers []DocProvider) []string {
 	find("providerErrorRules", keys(s.ProviderErrorRules))
 	find("statusRestatements", keys(s.StatusRestatements))
 	find("responsePredicates", keys(s.ResponsePredicates))
+	for _, name := range sorted(keys(s.ProviderOverrides)) {
+		if !slices.ContainsFunc(providers, func(p DocProvider) bool { return string(p.ID) == name }) {
+			warnings = append(warnings, fmt.Sprintf("settings.providerOverrides: there is no provider %q; its entry has no effect", name))
+		}
+	}
 	return warnings
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"omniroute/models"
+	"omniroute/models/routing"
 )
 
 // Document is the catalog as a file. A nil section is one the file does not name: applying
@@ -66,6 +67,22 @@ type DocConnection struct {
 	// Proxy is the URL requests leave through. It is no credential: left out, there is none.
 	Proxy        Sealable `yaml:"proxy,omitempty"`
 	LocalAddress string   `yaml:"localAddress,omitempty"` // IP address requests leave from
+	// Plan is what the account may use, for providers that do not say it in their answers.
+	Plan *DocPlan `yaml:"plan,omitempty"`
+}
+
+// DocPlan is a connection's plan at its provider.
+type DocPlan struct {
+	Tier    string          `json:"tier,omitempty" yaml:"tier,omitempty"`
+	Windows []DocPlanWindow `json:"windows,omitempty" yaml:"windows,omitempty"`
+}
+
+// DocPlanWindow is one quota of a plan: so many units within a sliding window.
+type DocPlanWindow struct {
+	Name     string `json:"name" yaml:"name"`
+	LengthMs int64  `json:"lengthMs,omitempty" yaml:"lengthMs,omitempty"` // may be left out of a session, weekly or monthly one
+	Unit     string `json:"unit" yaml:"unit"`
+	Limit    int64  `json:"limit" yaml:"limit"`
 }
 
 // DocCredential is what a connection authenticates with: an API key, or OAuth tokens.
@@ -119,29 +136,23 @@ type DocModel struct {
 	ID            string            `yaml:"id"`
 	Provider      models.ProviderID `yaml:"provider"`
 	ContextWindow int               `yaml:"contextWindow,omitempty"`
-	Price         DocPrice          `yaml:"price,omitempty"`
+	MaxOutput     int               `yaml:"maxOutput,omitempty"` // tokens of an answer; 0 = unknown
+	Price         *DocPrice         `yaml:"price,omitempty"`     // absent = unknown, which is not free
 	Capabilities  []string          `yaml:"capabilities,omitempty"`
 }
 
-// DocPrice is in currency units per million tokens.
+// DocPrice is in currency units per million tokens. What is left out is free.
 type DocPrice struct {
-	Input  float64 `yaml:"input,omitempty"`
-	Output float64 `yaml:"output,omitempty"`
+	Input  float64 `yaml:"input"`
+	Output float64 `yaml:"output"`
 }
 
-// DocCombo is a combo in a file.
-type DocCombo struct {
-	Name     string      `yaml:"name"`
-	Strategy string      `yaml:"strategy"`
-	Targets  []DocTarget `yaml:"targets"`
-	Config   ComboConfig `yaml:"config,omitempty"`
-}
-
-// DocTarget is one leg of a combo in a file: "provider/model", perhaps pinned to one connection.
-type DocTarget struct {
-	Model      string              `yaml:"model"`
-	Connection models.ConnectionID `yaml:"connection,omitempty"`
-	Weight     int                 `yaml:"weight,omitempty"`
+// known is the price as strategies take it.
+func (p *DocPrice) known() routing.Price {
+	if p == nil {
+		return routing.Price{}
+	}
+	return routing.Price{Input: p.Input, Output: p.Output, Known: true}
 }
 
 // DocAPIKey is a gateway key in a file. Without a key, an existing one keeps the one it has.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"time"
 
+	"omniroute/models"
 	"omniroute/models/resilience"
 )
 
@@ -68,6 +69,8 @@ type Connection struct {
 	LocalAddress    string `gorm:"column:local_address;not null"`
 	CreatedAt       int64  `gorm:"column:created_at;autoCreateTime:false;not null"`
 	UpdatedAt       int64  `gorm:"column:updated_at;autoUpdateTime:false;not null"`
+
+	Plan *DocPlan `gorm:"column:plan;serializer:json;type:text"` // nil = none was entered
 }
 
 // CredentialForm is what a connection authenticates with.
@@ -100,7 +103,9 @@ type Model struct {
 	ContextWindow int      `gorm:"column:context_window;not null"`                    // tokens; 0 = unknown
 	PriceInput    float64  `gorm:"column:price_input;type:double precision;not null"` // currency units per million tokens
 	PriceOutput   float64  `gorm:"column:price_output;type:double precision;not null"`
+	PriceKnown    bool     `gorm:"column:price_known;not null"` // a price that is not zero is known in any case
 	Capabilities  []string `gorm:"column:capabilities;serializer:json;type:text;not null"`
+	MaxOutput     int      `gorm:"column:max_output;not null"` // tokens; 0 = unknown
 	CreatedAt     int64    `gorm:"column:created_at;autoCreateTime:false;not null"`
 	UpdatedAt     int64    `gorm:"column:updated_at;autoUpdateTime:false;not null"`
 }
@@ -112,16 +117,31 @@ type Combo struct {
 	Config    ComboConfig `gorm:"column:config;serializer:json;type:text;not null"`
 	CreatedAt int64       `gorm:"column:created_at;autoCreateTime:false;not null"`
 	UpdatedAt int64       `gorm:"column:updated_at;autoUpdateTime:false;not null"`
+
+	Description      string              `gorm:"column:description;not null"`
+	AllowedProviders []models.ProviderID `gorm:"column:allowed_providers;serializer:json;type:text;not null"`
+	ContextLength    int                 `gorm:"column:context_length;not null"` // tokens; 0 = as its targets
+	Disabled         bool                `gorm:"column:disabled;not null"`
 }
 
-// ComboTarget is one leg of a combo, at its position in the list.
+// ComboTarget is one leg of a combo, at its position in the list: a model, a pattern of a
+// provider's models, or another combo.
 type ComboTarget struct {
 	ComboName    string  `gorm:"column:combo_name;primaryKey"`
 	Position     int     `gorm:"column:position;primaryKey;autoIncrement:false"`
-	ProviderID   string  `gorm:"column:provider_id;not null"`
-	ModelID      string  `gorm:"column:model_id;not null"`
+	ProviderID   *string `gorm:"column:provider_id"`
+	ModelID      *string `gorm:"column:model_id"`
 	ConnectionID *string `gorm:"column:connection_id"` // nil = every connection of the provider
-	Weight       int     `gorm:"column:weight;not null"`
+	Weight       float64 `gorm:"column:weight;type:double precision;not null"`
+
+	StepID             string                `gorm:"column:step_id;not null"` // empty = an older version wrote the row
+	Pattern            *string               `gorm:"column:pattern"`
+	InnerCombo         *string               `gorm:"column:inner_combo"`
+	AllowedConnections []models.ConnectionID `gorm:"column:allowed_connections;serializer:json;type:text;not null"`
+	Label              string                `gorm:"column:label;not null"`
+	Tags               []string              `gorm:"column:tags;serializer:json;type:text;not null"`
+	Prompt             string                `gorm:"column:prompt;not null"`
+	OnlyOnQuota        bool                  `gorm:"column:only_on_quota;not null"`
 }
 
 // APIKey is a key that clients present. Only its HMAC is here.

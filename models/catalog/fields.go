@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -93,6 +94,7 @@ func connectionFields(c DocConnection) []field {
 	if c.LocalAddress != "" {
 		fields = append(fields, field{"localAddress", c.LocalAddress})
 	}
+	fields = append(fields, leaves("plan", c.Plan)...)
 	if c.Credential != nil && !c.Credential.ExpiresAt.IsZero() {
 		fields = append(fields, field{"credential.expiresAt", c.Credential.ExpiresAt.UTC().Format(time.RFC3339)})
 	}
@@ -104,11 +106,11 @@ func modelFields(m DocModel) []field {
 	if m.ContextWindow != 0 {
 		fields = append(fields, field{"contextWindow", strconv.Itoa(m.ContextWindow)})
 	}
-	if m.Price.Input != 0 {
-		fields = append(fields, field{"price.input", number(m.Price.Input)})
+	if m.MaxOutput != 0 {
+		fields = append(fields, field{"maxOutput", strconv.Itoa(m.MaxOutput)})
 	}
-	if m.Price.Output != 0 {
-		fields = append(fields, field{"price.output", number(m.Price.Output)})
+	if m.Price != nil {
+		fields = append(fields, field{"price.input", number(m.Price.Input)}, field{"price.output", number(m.Price.Output)})
 	}
 	if len(m.Capabilities) > 0 {
 		fields = append(fields, field{"capabilities", list(m.Capabilities)})
@@ -118,17 +120,45 @@ func modelFields(m DocModel) []field {
 
 func comboFields(c DocCombo) []field {
 	targets := make([]string, len(c.Targets))
-	for i, t := range c.Targets {
-		targets[i] = t.Model
-		if t.Connection != "" {
-			targets[i] += " on " + string(t.Connection)
-		}
-		if t.Weight != 0 {
-			targets[i] += " weight " + strconv.Itoa(t.Weight)
-		}
+	for i := range c.Targets {
+		targets[i] = targetText(&c.Targets[i])
 	}
 	fields := []field{{"strategy", c.Strategy}, {"targets", list(targets)}}
+	if c.Description != "" {
+		fields = append(fields, field{"description", strconv.Quote(c.Description)})
+	}
+	if len(c.AllowedProviders) > 0 {
+		fields = append(fields, field{"allowedProviders", list(c.AllowedProviders)})
+	}
+	if c.ContextLength != 0 {
+		fields = append(fields, field{"contextLength", strconv.Itoa(c.ContextLength)})
+	}
+	if c.Disabled {
+		fields = append(fields, field{"disabled", "true"})
+	}
 	return append(fields, leaves("config", c.Config)...)
+}
+
+// targetText tells everything of a target. A prompt may be long, so it is told by its
+// fingerprint.
+func targetText(t *DocTarget) string {
+	var b strings.Builder
+	add := func(set bool, format string, args ...any) {
+		if set {
+			fmt.Fprintf(&b, format, args...)
+		}
+	}
+	add(t.Combo != "", "combo %s", t.Combo)
+	add(t.Combo == "", "%s", t.Model)
+	add(t.Connection != "", " on %s", t.Connection)
+	add(len(t.AllowedConnections) > 0, " on any of %s", list(t.AllowedConnections))
+	add(t.Weight != 0, " weight %s", number(t.Weight))
+	add(t.ID != "", " id %s", t.ID)
+	add(t.Label != "", " label %q", t.Label)
+	add(len(t.Tags) > 0, " tags %s", list(t.Tags))
+	add(t.Prompt != "", " prompt %.4x", sha256.Sum256([]byte(t.Prompt)))
+	add(t.FallbackOnlyOnQuotaExhaustion, " fallbackOnlyOnQuotaExhaustion")
+	return b.String()
 }
 
 func apiKeyFields(k DocAPIKey) []field {

@@ -12,9 +12,12 @@ import (
 // nothing, best first. allowed limits the answer to what the caller may use; nil allows all.
 func (s *Snapshot) Near(name string, allowed map[string]bool) []string {
 	var candidates []string
-	for route := range s.Routes {
-		if allowed == nil || allowed[route] {
-			candidates = append(candidates, route)
+	for candidate, route := range s.Routes {
+		if candidate == comboPrefix+route.Name {
+			continue // a combo is told by its first name
+		}
+		if allowed == nil || allowed[candidate] {
+			candidates = append(candidates, candidate)
 		}
 	}
 	return models.Near(name, candidates)

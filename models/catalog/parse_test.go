@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"omniroute/models/catalog"
+	"omniroute/models/routing"
 )
 
 var environment = map[string]string{
@@ -58,8 +59,8 @@ settings:    {resilience: {providerBreaker: {oauth: {failureThreshold: 3}}, comb
 	require.Equal(t, 4, doc.Connections[0].MaxConcurrent)
 	require.Equal(t, catalog.DefaultPriority, doc.Connections[1].Priority)
 	require.Nil(t, doc.Connections[1].Credential)
-	require.Equal(t, catalog.DocPrice{Input: 2.5, Output: 10}, doc.Models[0].Price)
-	require.Equal(t, 30, doc.Combos[0].Targets[1].Weight)
+	require.Equal(t, &catalog.DocPrice{Input: 2.5, Output: 10}, doc.Models[0].Price)
+	require.EqualValues(t, 30, doc.Combos[0].Targets[1].Weight)
 	require.Equal(t, 1, *doc.Combos[0].Config.MaxRetries)
 	require.Empty(t, doc.APIKeys[0].AllowedModels)
 	require.Equal(t, time.Date(2030, 6, 1, 0, 0, 0, 0, time.UTC), doc.APIKeys[0].ExpiresAt)
@@ -125,9 +126,9 @@ bad.yaml:10: connections[0].priority: want a whole number, not text
 bad.yaml:11: connections[1].id: "a" is already at connections[0].id, line 7
 bad.yaml:13: connections[1].credential.apikey: unknown field; did you mean "apiKey"?
 bad.yaml:14: models: want a list, not a number
-bad.yaml:17: combos[0].strategy: "prioritee" is not known; did you mean "priority"? valid are priority
-bad.yaml:18: combos[0].targets: a combo needs at least one target
-bad.yaml:20: combos[1].targets[1]: "openai/m" is already at combos[1].targets[0], line 20
+bad.yaml:17: combos[0].strategy: "prioritee" is not known; did you mean "priority"? valid are `+strings.Join(routing.Strategies(), ", ")+`
+bad.yaml:18: combos[0].targets: a combo needs at least one target, at most 200
+bad.yaml:20: combos[1].targets[1]: "openai/m" is already at combos[1].targets[0], line 20; give one of them an id
 bad.yaml:20: combos[1].targets[2].model: must be written provider/model
 bad.yaml:20: combos[1].targets[0].model: there is no model "openai/m" in this file (the stored catalog may have it)
 bad.yaml:20: combos[1].targets[1].model: there is no model "openai/m" in this file (the stored catalog may have it)
@@ -172,7 +173,7 @@ func TestEachProblem(t *testing.T) {
 		`connections: [{id: a, provider: p, credential: {apiKey: "${OPENAI"}}]`:    "a placeholder is written ${NAME}",
 		`connections: [{id: a, provider: p, credential: {apiKey: 12345}}]`:         "want text in quotes, not a number",
 		`connections: [{id: a, provider: p, credential: sk-12345}]`:                "want fields, not text",
-		`models: [{id: m, provider: p, price: {input: -1}}]`:                       "must not be negative",
+		`models: [{id: m, provider: p, price: {input: -1}}]`:                       "must be from 0 to 1000000000, not -1",
 		`models: [{id: m, provider: p, price: {input: .inf}}]`:                     "want a number",
 		`models: [{id: m, provider: p, price: {input: .nan}}]`:                     "want a number",
 		`models: [{id: m, provider: p}, {id: m, provider: p}]`:                     `"p/m" is already at models[0].id`,
@@ -180,7 +181,7 @@ func TestEachProblem(t *testing.T) {
 		`models: [{id: " m", provider: p}]`:                                        "white space",
 		`combos: [{name: "a\tb", targets: [{model: p/m}]}]`:                        "must be 1 to 100 letters",
 		`combos: [{name: c, targets: [{model: p/m}], config: {maxRetries: 11}}]`:   "must be from 0 to 10, not 11",
-		`combos: [{name: c, targets: [{model: p/m, weight: -1}]}]`:                 "must be from 0 to 1000, not -1",
+		`combos: [{name: c, targets: [{model: p/m, weight: -1}]}]`:                 "must be from 0 to 100, not -1",
 		`combos: [{name: c, targets: [` + strings.Join(targets, ",") + `]}]`:       "at most 200 targets, this one has 201",
 		`combos: [{name: c}]`: "needs at least one target",
 		`apiKeys: [{name: a, key: "${CI_KEY}"}, {name: b, key: "${CI_KEY}"}]`:             "is the same key as apiKeys[0].key",

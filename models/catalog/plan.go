@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"omniroute/models"
@@ -70,6 +71,7 @@ func PlanApply(stored *Stored, doc *Document, prune bool, hashKey func(string) [
 
 	after := newUniverse(result)
 	p.problems = append(p.problems, doc.references(after, "")...)
+	p.problems = append(p.problems, doc.overlong(after)...)
 	p.problems = append(p.problems, p.leftBehind(result, after)...)
 	p.problems = append(p.problems, p.credentialsNeeded(result, after)...)
 	if len(p.problems) > 0 {
@@ -238,6 +240,7 @@ func (p *planner) leftBehind(result *Document, after *universe) []Problem {
 			kept.Combos = append(kept.Combos, c)
 		}
 	}
+	kept.Settings = p.keptSettings(result.Settings)
 	for _, k := range result.APIKeys {
 		if !keys[k.Name] {
 			kept.APIKeys = append(kept.APIKeys, k)
@@ -251,10 +254,24 @@ func (p *planner) leftBehind(result *Document, after *universe) []Problem {
 	return problems
 }
 
+// keptSettings are the sections of the result that the document does not name.
+func (p *planner) keptSettings(result *DocSettings) *DocSettings {
+	kept := *result
+	for _, name := range sectionNames {
+		if p.doc.Settings != nil && !p.doc.Settings.section(name).IsNil() {
+			kept.section(name).SetZero()
+		}
+	}
+	return &kept
+}
+
 // storedPath names the stored entity a path of d leads into: its index means nothing to the reader.
 func (d *Document) storedPath(path string) string {
 	var section, rest string
 	var i int
+	if strings.HasPrefix(path, "settings.") {
+		return "stored " + path
+	}
 	if n, _ := fmt.Sscanf(path, "connections[%d]%s", &i, &rest); n == 2 {
 		section = "connection " + string(d.Connections[i].ID)
 	} else if n, _ := fmt.Sscanf(path, "models[%d]%s", &i, &rest); n == 2 {
@@ -320,6 +337,20 @@ func warnings(result *Document, u *universe) []string {
 		for i, target := range combo.Targets {
 			if ref, ok := models.ParseModelRef(target.Model); ok && !served[ref.Provider] {
 				all = append(all, fmt.Sprintf("combo %q: target %d, %s, has no connection", combo.Name, i, target.Model))
+			}
+		}
+	}
+	expander := u.expander()
+	for i := range result.Combos {
+		if steps := expander.steps(&result.Combos[i]); len(steps) > maxTargets {
+			all = append(all, fmt.Sprintf("combo %q has more than %d targets; the first %d are used", result.Combos[i].Name, maxTargets, maxTargets))
+		}
+		all = append(all, expander.warnings...)
+	}
+	for _, m := range result.Models {
+		for _, capability := range m.Capabilities {
+			if near := models.Near(capability, Capabilities()); len(near) > 0 && near[0] != capability && !slices.Contains(Capabilities(), capability) {
+				all = append(all, fmt.Sprintf("model \"%s/%s\": the capability %q means nothing to the gateway; did you mean %q?", m.Provider, m.ID, capability, near[0]))
 			}
 		}
 	}

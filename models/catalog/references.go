@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"omniroute/models"
 )
@@ -13,6 +15,10 @@ type universe struct {
 	models      map[models.ModelRef]*DocModel
 	combos      map[string]*DocCombo
 	bare        map[string]int // how many providers have a model of this id
+	settings    *DocSettings
+
+	byProvider map[models.ProviderID][]string // see modelsOf
+	longest    map[string][]string            // see chains
 }
 
 func newUniverse(d *Document) *universe {
@@ -22,6 +28,7 @@ func newUniverse(d *Document) *universe {
 		models:      map[models.ModelRef]*DocModel{},
 		combos:      map[string]*DocCombo{},
 		bare:        map[string]int{},
+		settings:    d.Settings,
 	}
 	for i := range d.Providers {
 		u.providers[d.Providers[i].ID] = &d.Providers[i]
@@ -43,62 +50,84 @@ func newUniverse(d *Document) *universe {
 // where describes for the message. Empty references are missing fields, which have their own
 // problem.
 func (d *Document) references(u *universe, where string) []Problem {
-	var problems []Problem
-	bad := func(path, format string, args ...any) {
-		problems = append(problems, d.problem(path, format, args...))
-	}
-	missing := func(path, kind, name string, candidates []string) {
-		bad(path, "there is no %s %q%s%s", kind, name, where, maybe(name, candidates))
-	}
-	provider := func(path string, id models.ProviderID) {
-		if id != "" && u.providers[id] == nil {
-			missing(path, "provider", string(id), names(u.providers))
-		}
-	}
+	r := &referrer{doc: d, u: u, where: where}
 	for i, c := range d.Connections {
-		provider(fmt.Sprintf("connections[%d].provider", i), c.Provider)
+		r.provider(fmt.Sprintf("connections[%d].provider", i), c.Provider)
 	}
 	for i, m := range d.Models {
-		provider(fmt.Sprintf("models[%d].provider", i), m.Provider)
+		r.provider(fmt.Sprintf("models[%d].provider", i), m.Provider)
 	}
-	for i, combo := range d.Combos {
-		for j, target := range combo.Targets {
-			at := fmt.Sprintf("combos[%d].targets[%d]", i, j)
-			ref, ok := models.ParseModelRef(target.Model)
-			if !ok {
-				continue
-			}
-			if u.models[ref] == nil {
-				missing(at+".model", "model", target.Model, u.names())
-			}
-			switch pinned := u.connections[target.Connection]; {
-			case target.Connection == "":
-			case pinned == nil:
-				missing(at+".connection", "connection", string(target.Connection), names(u.connections))
-			case pinned.Provider != ref.Provider:
-				bad(at+".connection", "connection %q belongs to provider %q, the model to %q",
-					target.Connection, pinned.Provider, ref.Provider)
-			}
-		}
+	for i := range d.Combos {
+		r.combo(fmt.Sprintf("combos[%d]", i), &d.Combos[i])
 	}
 	for i, key := range d.APIKeys {
 		for j, id := range key.AllowedConnections {
 			if id != "" && u.connections[id] == nil {
-				missing(fmt.Sprintf("apiKeys[%d].allowedConnections[%d]", i, j), "connection", string(id), names(u.connections))
+				r.missing(fmt.Sprintf("apiKeys[%d].allowedConnections[%d]", i, j), "connection", string(id), names(u.connections))
 			}
 		}
 		for j, name := range key.AllowedModels {
-			if name != "" && !u.callable(name) {
-				missing(fmt.Sprintf("apiKeys[%d].allowedModels[%d]", i, j), "model or combo", name, u.names())
-			}
+			r.callable(fmt.Sprintf("apiKeys[%d].allowedModels[%d]", i, j), &name)
 		}
 	}
-	return problems
+	if d.Settings != nil {
+		r.settings("settings.", d.Settings)
+	}
+	return r.problems
+}
+
+// referrer gathers references that point to nothing.
+type referrer struct {
+	doc      *Document
+	u        *universe
+	where    string
+	problems []Problem
+}
+
+func (r *referrer) bad(path, format string, args ...any) {
+	r.problems = append(r.problems, r.doc.problem(path, format, args...))
+}
+
+func (r *referrer) missing(path, kind, name string, candidates []string) {
+	r.bad(path, "there is no %s %q%s%s", kind, name, r.where, maybe(name, candidates))
+}
+
+func (r *referrer) provider(path string, id models.ProviderID) {
+	if id != "" && r.u.providers[id] == nil {
+		r.missing(path, "provider", string(id), names(r.u.providers))
+	}
+}
+
+// callable is for the name of something that answers.
+func (r *referrer) callable(path string, name *string) {
+	if name != nil && *name != "" && !r.u.callable(*name) {
+		r.missing(path, "model or combo", *name, r.u.names())
+	}
+}
+
+func (r *referrer) settings(at string, s *DocSettings) {
+	if c := s.ComboDefaults; c != nil {
+		r.callable(at+"comboDefaults.judgeModel", c.JudgeModel)
+		r.callable(at+"comboDefaults.handoffModel", c.HandoffModel)
+	}
+	for i, m := range s.ModelMappings {
+		if m.Combo != "" && r.u.combos[m.Combo] == nil {
+			r.missing(fmt.Sprintf("%smodelMappings[%d].combo", at, i), "combo", m.Combo, keys(r.u.combos))
+		}
+	}
+	if e := s.EmergencyFallback; e != nil && e.Model != nil {
+		if ref, ok := models.ParseModelRef(*e.Model); ok && r.u.models[ref] == nil {
+			r.missing(at+"emergencyFallback.model", "model", *e.Model, r.u.names())
+		}
+	}
 }
 
 // callable reports whether a client could call the name.
 func (u *universe) callable(name string) bool {
-	if u.combos[name] != nil || u.bare[name] == 1 {
+	if u.combos[name] != nil || u.bare[name] == 1 || slices.Contains(virtual, name) {
+		return true
+	}
+	if second, ok := strings.CutPrefix(name, comboPrefix); ok && u.combos[second] != nil {
 		return true
 	}
 	ref, ok := models.ParseModelRef(name)

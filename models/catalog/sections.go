@@ -22,6 +22,12 @@ type DocSettings struct {
 	StatusRestatements  map[string][]failure.Restatement  `json:"statusRestatements,omitempty" yaml:"statusRestatements,omitempty"`
 	ResponsePredicates  map[string][]failure.Predicate    `json:"responsePredicates,omitempty" yaml:"responsePredicates,omitempty"`
 	CustomBannedSignals []string                          `json:"customBannedSignals,omitempty" yaml:"customBannedSignals,omitempty"`
+	// ComboDefaults are what every combo begins with; ProviderOverrides, by the provider's id, are
+	// what its targets begin with then.
+	ComboDefaults     *ComboConfig            `json:"comboDefaults,omitempty" yaml:"comboDefaults,omitempty"`
+	ProviderOverrides map[string]TargetConfig `json:"providerOverrides,omitempty" yaml:"providerOverrides,omitempty"`
+	ModelMappings     []ModelMapping          `json:"modelMappings,omitempty" yaml:"modelMappings,omitempty"`
+	EmergencyFallback *EmergencySettings      `json:"emergencyFallback,omitempty" yaml:"emergencyFallback,omitempty"`
 }
 
 var sectionNames = func() []string {
@@ -77,6 +83,8 @@ func (s *DocSettings) Over(e Environment) Settings {
 		StatusRestatements:  s.StatusRestatements,
 		ResponsePredicates:  s.ResponsePredicates,
 		CustomBannedSignals: s.CustomBannedSignals,
+		ProviderOverrides:   s.ProviderOverrides,
+		ModelMappings:       s.ModelMappings,
 	}
 	if s.Resilience != nil {
 		settings.Resilience = s.Resilience.Over(e.Resilience)
@@ -86,6 +94,12 @@ func (s *DocSettings) Over(e Environment) Settings {
 	}
 	if s.Limits != nil {
 		settings.Limits = *s.Limits
+	}
+	if s.ComboDefaults != nil {
+		settings.ComboDefaults = *s.ComboDefaults
+	}
+	if s.EmergencyFallback != nil {
+		settings.EmergencyFallback = *s.EmergencyFallback
 	}
 	return settings
 }
@@ -98,6 +112,24 @@ func PlanSettings(stored, settings *DocSettings) (*Diff, *DocSettings) {
 	}
 	result := p.settings()
 	return p.diff, result
+}
+
+// FitSettings refuses, with a *DocumentError, new settings that name a model or a combo which is
+// not in the catalog, or with which its combos do not go.
+func (s *Stored) FitSettings(settings *DocSettings) error {
+	after := s.Document
+	after.Settings = settings
+	u := newUniverse(&after)
+	r := &referrer{doc: &Document{}, u: u}
+	r.settings("", settings)
+	combos := &Document{Combos: s.Combos}
+	for _, p := range combos.references(u, "") {
+		r.problems = append(r.problems, Problem{Path: combos.storedPath(p.Path), Message: p.Message})
+	}
+	if len(r.problems) > 0 {
+		return newDocumentError("settings", r.problems)
+	}
+	return nil
 }
 
 // settings lays the document's sections over the stored ones. Each section is an entity of

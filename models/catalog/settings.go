@@ -21,6 +21,11 @@ type Settings struct {
 	// CustomBannedSignals are texts in an error that ban a connection, beside the built-in ones
 	// (guide section 2).
 	CustomBannedSignals []string
+
+	ComboDefaults     ComboConfig             // what every combo begins with
+	ProviderOverrides map[string]TargetConfig // what targets at a provider begin with then
+	ModelMappings     []ModelMapping          // the first that fits a name decides
+	EmergencyFallback EmergencySettings
 }
 
 // Rules are what a provider's answers are held against: the operator's rules for its id, then
@@ -49,6 +54,10 @@ type EffectiveSettings struct {
 	StatusRestatements  map[string][]failure.Restatement  `json:"statusRestatements"`
 	ResponsePredicates  map[string][]failure.Predicate    `json:"responsePredicates"`
 	CustomBannedSignals []string                          `json:"customBannedSignals"`
+	ComboDefaults       ComboConfig                       `json:"comboDefaults"`
+	ProviderOverrides   map[string]TargetConfig           `json:"providerOverrides"`
+	ModelMappings       []ModelMapping                    `json:"modelMappings"`
+	EmergencyFallback   EmergencySettings                 `json:"emergencyFallback"`
 }
 
 // Effective fills in what is not set.
@@ -68,14 +77,18 @@ func (s Settings) Effective() EffectiveSettings {
 		StatusRestatements:  orEmpty(s.StatusRestatements),
 		ResponsePredicates:  orEmpty(s.ResponsePredicates),
 		CustomBannedSignals: append([]string{}, s.CustomBannedSignals...),
+		ComboDefaults:       s.ComboDefaults.Effective(),
+		ProviderOverrides:   orEmpty(s.ProviderOverrides),
+		ModelMappings:       append([]ModelMapping{}, s.ModelMappings...),
+		EmergencyFallback:   s.EmergencyFallback.effective(),
 	}
 }
 
-func orEmpty[T any](rules map[string][]T) map[string][]T {
-	if rules == nil {
-		return map[string][]T{}
+func orEmpty[T any](values map[string]T) map[string]T {
+	if values == nil {
+		return map[string]T{}
 	}
-	return rules
+	return values
 }
 
 // TimeoutSettings bound the phases of one attempt, in milliseconds. Nil means default;
@@ -102,11 +115,6 @@ type Timeouts struct {
 	FirstContent time.Duration
 	Idle         time.Duration
 	Total        time.Duration
-}
-
-// ComboConfig is a combo's own configuration.
-type ComboConfig struct {
-	MaxRetries *int `json:"maxRetries,omitempty" yaml:"maxRetries,omitempty"` // same-target retries, 0..10, default 0
 }
 
 // Default limits of one attempt and of what is buffered.

@@ -6,6 +6,7 @@ import (
 	"omniroute/models"
 	"omniroute/models/failure"
 	"omniroute/models/resilience"
+	"omniroute/models/routing"
 )
 
 // Snapshot is the whole catalog as the hot path reads it: immutable, indexed, with
@@ -19,11 +20,18 @@ type Snapshot struct {
 	Combos      map[string]*ComboView
 	// Keys finds a gateway key by the HMAC-SHA256 of what the client presented.
 	Keys map[[32]byte]*KeyView
-	// Routes resolves every name a client may call: "provider/model", a bare model id that
-	// exactly one provider has, or a combo name.
+	// Routes finds what a name stands for: "provider/model", a bare model id that exactly one
+	// provider has, a combo's name, the same after "combo/", or one of the virtual combos "auto",
+	// "auto/<category>" and "auto/<category>:<tier>". Clients' names go through Resolve.
 	Routes map[string]*Route
 	// Names lists the keys of Routes that GET /v1/models shows, sorted.
 	Names []string
+	// Mappings lead other names to combos; see Resolve.
+	Mappings  []Mapping
+	Emergency *EmergencyView // nil = off
+	// Warnings are about what is allowed and probably not meant, such as a wildcard that no model
+	// fits.
+	Warnings []string
 }
 
 // ProviderView is one provider as the hot path sees it.
@@ -79,20 +87,26 @@ type ConnectionView struct {
 // ModelView is one model at a provider.
 type ModelView struct {
 	Ref           models.ModelRef
-	ContextWindow int
-	PriceInput    float64 // currency units per million tokens
-	PriceOutput   float64
+	ContextWindow int // tokens; 0 = unknown
+	MaxOutput     int // tokens of an answer; 0 = unknown
+	Price         routing.Price
 	Capabilities  []string
 	Family        string // the quota family it shares at its provider; empty = none
 	CreatedAt     time.Time
 }
 
-// ComboView is a named group of targets and a strategy.
+// ComboView is a named group of targets and a strategy, with every value of its configuration in
+// force.
 type ComboView struct {
-	Name     string
-	Strategy string
-	Config   ComboConfig
-	Route    *Route
+	Name          string
+	Strategy      string
+	ContextLength int             // tokens that a request may have; 0 = as its targets
+	Virtual       bool            // no combo of the catalog, but one made of all its models
+	Tuning        *routing.Tuning // never nil in a snapshot of the catalog
+	Loop          LoopPolicy
+	Fusion        FusionPolicy
+	Handoff       HandoffPolicy
+	Route         *Route
 }
 
 // Route is what a model name resolves to, worked out once per snapshot.
@@ -102,11 +116,23 @@ type Route struct {
 	Legs  []Leg
 }
 
-// Leg is one target of a route with the connections that can serve it, by priority.
+// Leg is one target of a route: a model with the connections that can serve it, by priority, or
+// a combo that is run as one target.
 type Leg struct {
+	// Key is the execution key: the ids of the steps that lead to the target, which stays the same
+	// when positions change. No two legs of a route share one.
+	Key         string
+	Label       string // for people; empty = none
 	Model       *ModelView
 	Connections []*ConnectionView
-	Weight      int
+	Combo       *ComboView // instead of a model
+	Weight      float64
+	Tags        []string
+	Prompt      string // of a step of the strategy pipeline
+	// OnlyOnQuota lets the strategy priority go on to the next target only when every failure of
+	// this one was a used-up quota.
+	OnlyOnQuota bool
+	Policy      TargetPolicy
 }
 
 // KeyView is a gateway API key as the hot path sees it.

@@ -104,6 +104,7 @@ func (b *builder) connection(c *DocConnection, provider *ProviderView) *Connecti
 		Proxy:         c.Proxy.Secret,
 		LocalAddress:  c.LocalAddress,
 	}
+	view.Plan = c.Plan.view()
 	if c.PassthroughModels != nil {
 		view.PerModelQuota = *c.PassthroughModels
 	}

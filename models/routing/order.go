@@ -23,7 +23,7 @@ type strategy struct {
 type Leg struct {
 	Index      int
 	Key        string // the target's execution key
-	Weight     int
+	Weight     float64
 	Candidates []Candidate // never empty
 }
 

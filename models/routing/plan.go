@@ -11,11 +11,11 @@ import (
 // Candidate is a target that could serve a request, with what the gates say about it.
 type Candidate struct {
 	Target   models.Target
-	Name     string // the connection's display name
-	Leg      int    // index of the combo's target, 0 for a plain model
-	Key      string // the target's execution key: the ids of its steps along the path of nested combos
-	Priority int    // the connection's priority inside its leg; lower goes first
-	Weight   int    // of the target
+	Name     string  // the connection's display name
+	Leg      int     // index of the combo's target, 0 for a plain model
+	Key      string  // the target's execution key: the ids of its steps along the path of nested combos
+	Priority int     // the connection's priority inside its leg; lower goes first
+	Weight   float64 // of the target
 	// Facts are what strategies go by beside the catalog's order; nil = nothing is known.
 	Facts *Facts
 	// Exclusion is set when a gate keeps the candidate out now.

@@ -167,37 +167,6 @@ func (a *applier) save(c catalog.Change, row any) error {
 	return a.tx.Select("*").Omit("created_at").Updates(row).Error
 }
 
-func (a *applier) model(c catalog.Change) error {
-	m := find(a.result.Models, func(x catalog.DocModel) bool { return string(x.Provider)+"/"+x.ID == c.ID })
-	return a.save(c, &catalog.Model{
-		ProviderID: string(m.Provider), ID: m.ID, ContextWindow: m.ContextWindow,
-		PriceInput: m.Price.Input, PriceOutput: m.Price.Output, Capabilities: m.Capabilities,
-		CreatedAt: a.now, UpdatedAt: a.now,
-	})
-}
-
-func (a *applier) combo(c catalog.Change) error {
-	combo := find(a.result.Combos, func(x catalog.DocCombo) bool { return x.Name == c.ID })
-	err := a.save(c, &catalog.Combo{
-		Name: c.ID, Strategy: combo.Strategy, Config: combo.Config, CreatedAt: a.now, UpdatedAt: a.now,
-	})
-	if err != nil {
-		return err
-	}
-	targets := make([]catalog.ComboTarget, len(combo.Targets))
-	for i, t := range combo.Targets {
-		ref, _ := models.ParseModelRef(t.Model)
-		targets[i] = catalog.ComboTarget{
-			ComboName: c.ID, Position: i, ProviderID: string(ref.Provider), ModelID: ref.Model, Weight: t.Weight,
-		}
-		if t.Connection != "" {
-			pinned := string(t.Connection)
-			targets[i].ConnectionID = &pinned
-		}
-	}
-	return a.tx.Create(&targets).Error
-}
-
 func (a *applier) apiKey(c catalog.Change) error {
 	key := find(a.result.APIKeys, func(x catalog.DocAPIKey) bool { return x.Name == c.ID })
 	hash := a.stored.Keys[c.ID].Hash

@@ -76,7 +76,7 @@ func (a *applier) connectionRow(conn *catalog.DocConnection) (*catalog.Connectio
 		ID: string(conn.ID), ProviderID: string(conn.Provider),
 		Priority: conn.Priority, MaxConcurrent: conn.MaxConcurrent, Disabled: conn.Disabled,
 		Form: catalog.FormAPIKey, TokenGeneration: a.stored.Tokens[conn.ID].Generation + 1,
-		Passthrough: conn.PassthroughModels, DisableCooling: conn.DisableCooling, LocalAddress: conn.LocalAddress,
+		Passthrough: conn.PassthroughModels, DisableCooling: conn.DisableCooling, LocalAddress: conn.LocalAddress, Plan: conn.Plan,
 		CreatedAt: a.now, UpdatedAt: a.now,
 	}
 	bearer, refresh := catalog.Secret{}, catalog.Secret{}

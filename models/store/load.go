@@ -85,51 +85,6 @@ func (l *loader) revision() error {
 	return l.tx.Raw("SELECT revision FROM catalog_meta WHERE id = 1").Scan(&l.stored.Revision).Error
 }
 
-func (l *loader) models() error {
-	var rows []catalog.Model
-	if err := l.tx.Order("provider_id, id").Find(&rows).Error; err != nil {
-		return err
-	}
-	l.stored.Models = make([]catalog.DocModel, len(rows))
-	for i, r := range rows {
-		l.stored.Models[i] = catalog.DocModel{
-			ID: r.ID, Provider: models.ProviderID(r.ProviderID), ContextWindow: r.ContextWindow,
-			Price: catalog.DocPrice{Input: r.PriceInput, Output: r.PriceOutput}, Capabilities: r.Capabilities,
-		}
-		l.stored.ModelsCreated[models.ModelRef{Provider: models.ProviderID(r.ProviderID), Model: r.ID}] = time.UnixMilli(r.CreatedAt)
-	}
-	return nil
-}
-
-func (l *loader) combos() error {
-	var rows []catalog.Combo
-	if err := l.tx.Order("name").Find(&rows).Error; err != nil {
-		return err
-	}
-	var targets []catalog.ComboTarget
-	if err := l.tx.Order("combo_name, position").Find(&targets).Error; err != nil {
-		return err
-	}
-	index := map[string]int{}
-	l.stored.Combos = make([]catalog.DocCombo, len(rows))
-	for i, r := range rows {
-		index[r.Name] = i
-		l.stored.Combos[i] = catalog.DocCombo{Name: r.Name, Strategy: r.Strategy, Config: r.Config}
-	}
-	for _, t := range targets {
-		target := catalog.DocTarget{
-			Model:  models.ModelRef{Provider: models.ProviderID(t.ProviderID), Model: t.ModelID}.String(),
-			Weight: t.Weight,
-		}
-		if t.ConnectionID != nil {
-			target.Connection = models.ConnectionID(*t.ConnectionID)
-		}
-		combo := &l.stored.Combos[index[t.ComboName]]
-		combo.Targets = append(combo.Targets, target)
-	}
-	return nil
-}
-
 func (l *loader) apiKeys() error {
 	var rows []catalog.APIKey
 	if err := l.tx.Order("name").Find(&rows).Error; err != nil {

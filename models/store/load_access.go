@@ -62,7 +62,7 @@ func (l *loader) connection(r *catalog.Connection) (catalog.DocConnection, error
 	conn := catalog.DocConnection{
 		ID: models.ConnectionID(r.ID), Provider: models.ProviderID(r.ProviderID),
 		Priority: r.Priority, MaxConcurrent: r.MaxConcurrent, Disabled: r.Disabled,
-		PassthroughModels: r.Passthrough, DisableCooling: r.DisableCooling, LocalAddress: r.LocalAddress,
+		PassthroughModels: r.Passthrough, DisableCooling: r.DisableCooling, LocalAddress: r.LocalAddress, Plan: r.Plan,
 	}
 	bearer, err := l.store.open(credentials, r.ID, r.Credential)
 	if err != nil {

@@ -36,6 +36,9 @@ func (s *Store) ChangeSettings(ctx context.Context, actor string, change func(st
 		if err != nil {
 			return false, err
 		}
+		if err := s.danglingSettings(tx, settings); err != nil {
+			return false, err
+		}
 		var result *catalog.DocSettings
 		if diff, result = catalog.PlanSettings(stored, settings); diff.Empty() {
 			return false, nil
@@ -51,6 +54,19 @@ func (s *Store) ChangeSettings(ctx context.Context, actor string, change func(st
 		return nil, s.fail("change the settings", err)
 	}
 	return diff, nil
+}
+
+// danglingSettings refuses settings that name a model or a combo which is not there, or that do
+// not go with the combos there are.
+func (s *Store) danglingSettings(tx *gorm.DB, settings *catalog.DocSettings) error {
+	if settings.ComboDefaults == nil && settings.ModelMappings == nil && settings.EmergencyFallback == nil {
+		return nil
+	}
+	stored, err := s.loadIn(tx)
+	if err != nil {
+		return err
+	}
+	return stored.FitSettings(settings)
 }
 
 func settingsIn(tx *gorm.DB) (*catalog.DocSettings, error) {

@@ -172,18 +172,52 @@ apiKeys:     []
 		require.WithinDuration(t, time.Now(), model.CreatedAt, time.Minute)
 		best := s.Routes["best"]
 		require.Len(t, best.Legs, 2)
-		require.Equal(t, 1, *best.Combo.Config.MaxRetries)
+		require.Equal(t, 1, best.Legs[0].Policy.Retries)
 		require.Equal(t, models.ConnectionID("other-1"), best.Legs[1].Connections[0].ID)
-		require.Equal(t, 30, best.Legs[1].Weight)
+		require.EqualValues(t, 30, best.Legs[1].Weight)
 		require.Same(t, s.Routes["openai/gpt-x"], s.Routes["gpt-x"])
 		require.Len(t, s.Keys, 1)
 		for _, key := range s.Keys {
 			require.Equal(t, "ci", key.Name)
 			require.True(t, key.Scopes[catalog.ScopeInference])
-			require.Equal(t, map[string]bool{"best": true}, key.Models)
+			require.Equal(t, map[string]bool{"best": true, "combo/best": true}, key.Models)
 			require.Equal(t, map[models.ConnectionID]bool{"openai-1": true, "other-1": true}, key.Connections)
 			require.Equal(t, 2030, key.ExpiresAt.Year())
 		}
+	},
+
+	"EverythingOfACombosComesBackAsItWasApplied": func(t *testing.T, w *world) {
+		doc := w.parse(t, whole)
+		_, err := w.store.Apply(t.Context(), doc, store.ApplyOptions{})
+		require.NoError(t, err)
+
+		exported, err := w.store.Export(t.Context())
+		require.NoError(t, err)
+
+		require.ElementsMatch(t, doc.Combos, exported.Combos)
+		require.Equal(t, doc.Connections[0].Plan, exported.Connections[0].Plan)
+		require.Nil(t, exported.Connections[1].Plan)
+		require.ElementsMatch(t, doc.Models, exported.Models)
+		require.True(t, w.apply(t, whole).Empty())
+		text, err := exported.YAML()
+		require.NoError(t, err)
+		again, err := w.prune(t, string(text))
+		require.NoError(t, err, string(text))
+		require.True(t, again.Empty(), "%v\n%s", again, text)
+	},
+
+	"CombosThatPointToEachOtherChangeAndGoTogether": func(t *testing.T, w *world) {
+		w.apply(t, basic)
+		w.apply(t, `combos: [{name: a, targets: [{combo: b}]}, {name: b, targets: [{model: openai/gpt-x}]}]`)
+
+		w.apply(t, `combos: [{name: b, targets: [{combo: a}]}, {name: a, targets: [{model: openai/gpt-x}]}]`)
+		require.Equal(t, "combo/a>openai/gpt-x", w.snapshot(t).Routes["b"].Legs[0].Key)
+		_, err := w.prune(t, `combos: [{name: b, targets: [{combo: a}]}]`)
+		require.ErrorContains(t, err, `combos[0].targets[0].combo: there is no combo "a"`)
+		_, err = w.prune(t, `combos: []
+apiKeys: []`)
+		require.NoError(t, err)
+		require.Empty(t, w.snapshot(t).Combos)
 	},
 
 	"UpdatesKeepWhatTheFileLeavesOutOnlyForSecrets": func(t *testing.T, w *world) {
@@ -269,6 +303,40 @@ combos: [{name: best, targets: [{model: openai/gpt-x}]}]`)
 		require.Equal(t, "~ connection other-1: secret (changed)", detail)
 	},
 }
+
+// whole has everything a combo, and what it is made of, can have.
+const whole = `
+providers:
+  - {id: p, class: local, baseURL: "http://p"}
+  - {id: q, class: local, baseURL: "http://q"}
+connections:
+  - {id: p-1, provider: p, plan: {tier: pro, windows: [{name: session, unit: requests, limit: 100}, {name: hour, lengthMs: 3600000, unit: tokens, limit: 5}]}}
+  - {id: p-2, provider: p}
+  - {id: q-1, provider: q}
+models:
+  - {id: big, provider: p, contextWindow: 1000, maxOutput: 100, price: {input: 0.5, output: 2}, capabilities: [tools]}
+  - {id: free, provider: p, price: {input: 0, output: 0}}
+  - {id: dark, provider: q}
+combos:
+  - name: first
+    description: "Two lines.\nOf text."
+    targets:
+      - {model: p/big, connection: p-1, id: main, label: The big one, weight: 12.5, tags: [eu, fast], fallbackOnlyOnQuotaExhaustion: true}
+      - {model: p/big, allowedConnections: [p-2, p-1]}
+      - {model: "p/*", weight: 7}
+      - {combo: second, weight: 30, label: rest}
+    allowedProviders: [p, q]
+    contextLength: 200000
+    config:
+      maxRetries: 0
+      failoverBeforeRetry: true
+      fusionTuning: {minPanel: 3}
+      contextRequirements: {contextFilterMode: strict, minContextWindow: 10}
+      weights: {quota: 0.5, health: 0}
+      resetWindowWindows: [weekly, session]
+      compositeTiers: {defaultTier: top, tiers: {top: {stepId: combo/second, fallbackTier: next}, next: {stepId: main}}}
+  - {name: second, strategy: priority, targets: [{model: q/dark}], disabled: true}
+`
 
 func (w *world) count(t *testing.T, table string) int {
 	t.Helper()

@@ -1,11 +1,15 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"omniroute/models"
+	"omniroute/models/routing"
 )
 
 var migrationTests = map[string]func(*testing.T, *world){
@@ -29,6 +33,24 @@ var migrationTests = map[string]func(*testing.T, *world){
 		require.NoError(t, w.store.Migrate(t.Context()))
 
 		require.Len(t, w.apply(t, basic).Changes, 10)
+	},
+
+	// What the version before cannot hold goes; what it can stays.
+	"CombosGoDownToWhatTheVersionBeforeKnows": func(t *testing.T, w *world) {
+		w.apply(t, basic)
+		w.apply(t, `
+combos:
+  - {name: inner, targets: [{model: openai/gpt-x}]}
+  - name: outer
+    targets: [{model: "openai/*"}, {model: openai/gpt-x, weight: 2.6}, {model: openai/gpt-x, id: again}, {combo: inner}]`)
+
+		w.migrateDownTo(t, 5)
+
+		var targets, weight int
+		require.NoError(t, w.sql(t).QueryRow("SELECT COUNT(*), MAX(weight) FROM combo_targets WHERE combo_name = 'outer'").Scan(&targets, &weight))
+		require.Equal(t, []int{1, 3}, []int{targets, weight})
+		require.NoError(t, w.store.Migrate(t.Context()))
+		require.Len(t, w.snapshot(t).Routes["outer"].Legs, 1)
 	},
 
 	"ReplicasThatStartTogetherMigrateOnce": func(t *testing.T, w *world) {
@@ -64,8 +86,22 @@ var migrationTests = map[string]func(*testing.T, *world){
 		_, err = w.sql(t).Exec("INSERT INTO providers (id, class, dialect, base_url, timeouts, created_at, updated_at) VALUES ('older', 'local', 'openai', 'http://x', '{}', 0, 0)")
 		require.NoError(t, err)
 
+		_, err = w.sql(t).Exec("INSERT INTO models (provider_id, id, context_window, price_input, price_output, capabilities, created_at, updated_at) VALUES ('openai', 'old', 0, 1, 0, '[]', 0, 0), ('openai', 'dark', 0, 0, 0, '[]', 0, 0)")
+		require.NoError(t, err)
+		_, err = w.sql(t).Exec("INSERT INTO combos (name, strategy, config, created_at, updated_at) VALUES ('older', 'priority', '{}', 0, 0)")
+		require.NoError(t, err)
+		for i, model := range []string{"old", "dark"} {
+			_, err = w.sql(t).Exec(fmt.Sprintf("INSERT INTO combo_targets (combo_name, position, provider_id, model_id, connection_id, weight) VALUES ('older', %d, 'openai', '%s', NULL, 900)", i, model))
+			require.NoError(t, err)
+		}
+
 		snapshot := w.snapshot(t)
 		require.Equal(t, 7, snapshot.Connections["older"].Priority)
+		require.Equal(t, routing.Price{Input: 1, Known: true}, snapshot.Models[models.ModelRef{Provider: "openai", Model: "old"}].Price)
+		require.False(t, snapshot.Models[models.ModelRef{Provider: "openai", Model: "dark"}].Price.Known, "no price is not a price of zero")
+		require.Len(t, snapshot.Routes["older"].Legs, 2)
+		require.Equal(t, "openai/dark", snapshot.Routes["older"].Legs[1].Key)
+		require.EqualValues(t, 900, snapshot.Routes["older"].Legs[1].Weight)
 		require.Nil(t, snapshot.Providers["older"].OAuth)
 		require.Equal(t, "older", snapshot.Providers["older"].Kind)
 	},
@@ -93,8 +129,14 @@ var migrationTests = map[string]func(*testing.T, *world){
 			"DELETE FROM providers WHERE id = 'other'":                                          "a provider in use",
 			"DELETE FROM models WHERE provider_id = 'other'":                                    "a model in use",
 			"DELETE FROM connections WHERE id = 'other-1'":                                      "a pinned connection",
-			"INSERT INTO combo_targets VALUES ('best', 5, 'openai', 'gpt-x', NULL, 0)":          "a target twice",
-			"INSERT INTO combo_targets VALUES ('best', 5, 'openai', 'gpt-x', 'other-1', 0)":     "a pin on another provider's connection",
+			target("'best', 5, 'openai', 'gpt-x', NULL, 0, 'openai/gpt-x'"):                     "a target twice",
+			target("'best', 5, 'openai', 'gpt-x', 'other-1', 0, 'x'"):                           "a pin on another provider's connection",
+			target("'best', 5, 'openai', NULL, NULL, 0, 'x'"):                                   "a target that is nothing",
+			target("'best', 5, 'nobody', NULL, NULL, 0, 'x'"):                                   "a provider that is not there",
+			target("'best', 5, 'openai', 'gpt-x', NULL, -0.5, 'x'"):                             "a negative weight",
+			"UPDATE combo_targets SET inner_combo = 'best'":                                     "a target that is two things",
+			"UPDATE combos SET context_length = -1":                                             "a negative context",
+			"UPDATE models SET max_output = -1":                                                 "a negative output",
 			"INSERT INTO catalog_meta VALUES (2, 0, '', '')":                                    "a second meta row",
 			"UPDATE api_keys SET hash = 'short'":                                                "a hash that is none",
 			"INSERT INTO connection_states VALUES ('c','p',0,0,'fine','',0,0,0,0,'{}',0)":       "an unknown phase",
@@ -106,9 +148,13 @@ var migrationTests = map[string]func(*testing.T, *world){
 	},
 }
 
-// Rows as the first version wrote them, and tokens.
+// Rows as the first version wrote them, and targets and tokens.
 func connection(values string) string {
 	return "INSERT INTO connections (id, provider_id, priority, credential, max_concurrent, disabled, created_at, updated_at) VALUES (" + values + ", 0, FALSE, 0, 0)"
+}
+
+func target(values string) string {
+	return "INSERT INTO combo_targets (combo_name, position, provider_id, model_id, connection_id, weight, step_id) VALUES (" + values + ")"
 }
 
 func tokens(values string) string {
@@ -118,9 +164,15 @@ func tokens(values string) string {
 // unmigrate takes every migration back.
 func (w *world) unmigrate(t *testing.T) {
 	t.Helper()
+	w.migrateDownTo(t, 0)
+}
+
+// migrateDownTo takes back every migration after a version.
+func (w *world) migrateDownTo(t *testing.T, version int) {
+	t.Helper()
 	list, err := w.store.MigrationStatus(t.Context())
 	require.NoError(t, err)
-	for range list {
+	for range list[version:] {
 		require.NoError(t, w.store.MigrateDown(t.Context()))
 	}
 }

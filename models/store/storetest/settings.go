@@ -26,6 +26,13 @@ settings:
   statusRestatements: {openai: [{id: r, fromStatuses: [403], toStatus: 429, textMarkers: [quota]}]}
   responsePredicates: {openai: [{id: p, contains: sorry}]}
   customBannedSignals: ["closed"]
+  comboDefaults: {maxRetries: 0, weights: {quota: 1}, resetWindowWindows: [session]}
+  providerOverrides: {openai: {queueDepth: 0, targetTimeoutMs: 5000}}
+  modelMappings: [{pattern: "gpt-4*", combo: c}]
+  emergencyFallback: {model: p/m, enabled: false, maxOutputTokens: 100}
+providers: [{id: p, class: local, baseURL: "http://p"}]
+models: [{id: m, provider: p}]
+combos: [{name: c, targets: [{model: p/m}]}]
 `)
 		_, err := w.store.Apply(t.Context(), doc, store.ApplyOptions{})
 		require.NoError(t, err)

@@ -105,7 +105,7 @@ var stateTests = map[string]func(*testing.T, *world){
 		var phase string
 		require.NoError(t, w.sql(t).QueryRow("SELECT phase FROM connection_states").Scan(&phase))
 		require.Equal(t, "locked", phase)
-		require.NoError(t, w.store.MigrateDown(t.Context()))
+		w.migrateDownTo(t, 4)
 		require.NoError(t, w.sql(t).QueryRow("SELECT phase FROM connection_states").Scan(&phase))
 		require.Equal(t, "ready", phase, "what the version before knows")
 	},
